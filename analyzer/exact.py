@@ -1,0 +1,160 @@
+"""Exact numbers and ball arithmetic.
+
+Every number of a construction is a rational (`fmpq`); every certified number is a ball (`arb`) that contains the true value.
+`upper` and `lower` turn a ball into a float rounded away from, respectively towards, the claim it supports. `evaluate` computes
+a sympy expression in ball arithmetic, so that the formula a person reads is the formula that is certified.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+from flint import arb, ctx, fmpq, fmpz
+
+from analyzer.errors import InputError
+
+_NUMBER = re.compile(r"(-?\d{1,40000})(?:/(\d{1,40000})|\*2\^(-?\d{1,7}))?")
+
+
+def working_precision(bits: int) -> Any:
+    """Context in which balls carry `bits` bits."""
+    return ctx.workprec(max(64, bits))
+
+
+def upper(ball: arb) -> float:
+    """Least float that is certainly not below the ball (`inf` if there is none)."""
+    return _outward(ball.upper(), math.inf)
+
+
+def lower(ball: arb) -> float:
+    """Greatest float that is certainly not above the ball."""
+    return _outward(ball.lower(), -math.inf)
+
+
+def _outward(end: arb, direction: float) -> float:
+    if not end.is_finite():
+        return direction
+    value = float(end)
+    if math.isinf(value) and value != direction:  # a finite end beyond the floats on the other side
+        return math.copysign(1.7976931348623157e308, value)
+    while not math.isinf(value) and (arb(value) < end if direction > 0 else arb(value) > end):
+        value = math.nextafter(value, direction)
+    return value
+
+
+def rational(value: int | float | str | fmpq) -> fmpq:
+    """The exact value of an integer, a float, or a decimal such as "0.01"."""
+    if isinstance(value, fmpq):
+        return value
+    if isinstance(value, int):
+        return fmpq(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InputError(f"{value} is not a finite number")
+        return fmpq(*value.as_integer_ratio())
+    match = re.fullmatch(r"(\d{0,40})(?:\.(\d{0,40}))?(?:[eE]([+-]?\d{1,2}))?", value.strip())
+    if match is None or not (match[1] or match[2]):
+        raise InputError(f"{value[:40]!r} is not a decimal number of reasonable size")
+    digits = match[2] or ""
+    exponent = int(match[3] or 0) - len(digits)
+    return fmpq(int((match[1] or "") + digits)) * fmpq(10) ** exponent
+
+
+def ball(value: fmpq | int) -> arb:
+    """The rational as a ball at the working precision."""
+    return arb(value)
+
+
+def dyadic(value: arb, bits: int) -> fmpq:
+    """The midpoint of a ball, rounded to `bits` significant bits."""
+    mantissa, exponent = value.mid().man_exp()
+    mantissa, exponent = int(mantissa), int(exponent)
+    excess = mantissa.bit_length() - bits
+    if excess > 0:
+        half = 1 << (excess - 1)
+        sign = -1 if mantissa < 0 else 1
+        mantissa = sign * ((abs(mantissa) + half) >> excess)
+        exponent += excess
+    return fmpq(mantissa) * fmpq(2) ** exponent
+
+
+def to_text(value: fmpq) -> str:
+    """Exact text of a rational: `m`, `m*2^e` for dyadic numbers, `p/q` otherwise."""
+    numerator, denominator = value.p, value.q
+    if denominator == 1:
+        return str(numerator)
+    twos = int(denominator).bit_length() - 1
+    if denominator == fmpz(2) ** twos:
+        return f"{numerator}*2^{-twos}"
+    return f"{numerator}/{denominator}"
+
+
+def from_text(text: str) -> fmpq:
+    """Inverse of `to_text`; anything else is refused."""
+    match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise InputError(f"{str(text)[:40]!r} is not an exact number (m, p/q or m*2^e)")
+    numerator = fmpz(match[1])
+    if match[2] is not None:
+        denominator = fmpz(match[2])
+        if denominator == 0:
+            raise InputError(f"{text[:40]!r} divides by zero")
+        return fmpq(numerator, denominator)
+    return fmpq(numerator) * fmpq(2) ** int(match[3] or 0)
+
+
+def maximum(values: list[arb]) -> arb:
+    """Enclosure of the maximum of the given (non-empty) balls."""
+    result = values[0]
+    for value in values[1:]:
+        result = result.max(value)
+    return result
+
+
+def interval(low: arb, high: arb) -> arb:
+    """A ball that contains [low, high]."""
+    return low.union(high)
+
+
+def range_pieces(low: arb, high: arb, pieces: int) -> list[arb]:
+    """Balls that cover [low, high] in equal pieces."""
+    step = (high - low) / pieces
+    return [interval(low + step * k, low + step * (k + 1)) for k in range(pieces)]
+
+
+_FUNCTIONS: dict[Any, Callable[..., arb]] = {
+    sympy.exp: lambda x: x.exp(),
+    sympy.log: lambda x: x.log(),
+    sympy.zeta: lambda s, a=None: s.zeta() if a is None else s.zeta(a),
+    sympy.sqrt: lambda x: x.sqrt(),
+    sympy.chebyshevu: lambda n, x: x.chebyshev_u(int(n.unique_fmpz())),
+}
+
+
+def evaluate(expression: sympy.Expr, values: Mapping[sympy.Basic, arb | fmpq | int]) -> arb:
+    """The expression in ball arithmetic; `values` gives symbols and applied functions such as B(n)."""
+    if expression in values:
+        return arb(values[expression])
+    if expression.is_Rational:
+        return arb(fmpq(int(expression.p), int(expression.q)))
+    if expression is sympy.pi:
+        return arb.pi()
+    if expression is sympy.E:
+        return arb(1).exp()
+    arguments = [evaluate(argument, values) for argument in expression.args]
+    if expression.is_Add:
+        return sum(arguments[1:], arguments[0])
+    if expression.is_Mul:
+        product = arguments[0]
+        for argument in arguments[1:]:
+            product = product * argument
+        return product
+    if expression.is_Pow:
+        base, exponent = arguments
+        integer = exponent.unique_fmpz()
+        return base**integer if integer is not None and exponent.is_exact() else base**exponent
+    if expression.func in _FUNCTIONS:
+        return _FUNCTIONS[expression.func](*arguments)
+    raise TypeError(f"no ball arithmetic for {expression.func}")

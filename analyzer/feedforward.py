@@ -1,0 +1,124 @@
+"""Feed-forward budgets: how well relu neurons approximate a read-out, as a function of the width.
+
+Ridge splines (piecewise linear on m_r equal intervals of the range ℓ_r of each ridge):
+
+    E ≤ Σ_r |scale_r| ℓ_r² sup|ψ_r''| / (8 m_r²),   best split m_r ∝ (|scale_r| ℓ_r² sup|ψ_r''|)^{1/3};
+
+a kink of ψ_r is a knot of its own. Barron sampling (m neurons drawn from the curvature measure, the affine part exact), on [−R, R]^D:
+
+    E ≤ 4 ‖f‖_{B,R} √((D+1)/m)       (symmetrisation 2 × contraction 2 × ℓ¹ ≤ √(D+1) ℓ²) for some draw.
+
+Neurons that are always there: relu(±a·u) for the affine part and one for the constant.
+"""
+
+import math
+from dataclasses import dataclass
+
+import sympy
+from flint import arb
+
+from analyzer.errors import Refusal
+from analyzer.exact import evaluate, upper
+from analyzer.readout import ReadOut
+
+ell, curvature, m, barron, D = sympy.symbols("ell psi2 m barron D", positive=True)
+SPLINE: sympy.Expr = ell**2 * curvature / (8 * m**2)
+BARRON: sympy.Expr = 4 * barron * sympy.sqrt((D + 1) / m)
+
+AFFINE_NEURONS = 3
+"""relu(a·u), relu(−a·u) and the constant."""
+
+MAX_WIDTH = 200_000
+
+
+@dataclass(frozen=True)
+class FeedForwardPlan:
+    """How a width is spent: `pieces` per ridge (spline) or `draws` in all (barron), and the promised error."""
+
+    kind: str
+    width: int
+    pieces: tuple[int, ...]
+    draws: int
+    error: arb
+
+
+def _spline_constants(readout: ReadOut, radii: list[arb]) -> list[arb]:
+    """|scale_r| ℓ_r² sup|ψ_r''| / 8 for every ridge."""
+    constants = []
+    for ridge in readout.ridges:
+        low, high = ridge.span(radii)
+        values = {ell: high - low, curvature: ridge.profile.curvature(low, high), m: 1}
+        constants.append(abs(arb(ridge.scale)) * evaluate(SPLINE, values))
+    return constants
+
+
+def _kinks(readout: ReadOut) -> int:
+    return sum(ridge.profile.kink != 0 for ridge in readout.ridges)
+
+
+def least_width(readout: ReadOut) -> int:
+    """Neurons without which the read-out cannot even be started: affine part, constant, kinks."""
+    return AFFINE_NEURONS + _kinks(readout)
+
+
+def _spline_plan(constants: list[arb], readout: ReadOut, interior: int) -> FeedForwardPlan:
+    """Spend `interior` interior knots; a ridge with p knots has p + 1 intervals."""
+    sizes = [max(0.0, upper(c)) ** (1 / 3) for c in constants]
+    total = sum(sizes)
+    pieces = [1 + math.floor(interior * s / total) if total else 1 for s in sizes]
+    error = sum((c / k**2 for c, k in zip(constants, pieces, strict=True)), arb(0))
+    width = least_width(readout) + sum(k - 1 for k in pieces)
+    return FeedForwardPlan("spline", width, tuple(pieces), 0, error)
+
+
+def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
+    """The spline plan of a given width, or the narrowest found for a given error (a doubling and bisection over knots)."""
+    constants = _spline_constants(readout, radii)
+    if width is not None:
+        _check_width(width, readout)
+        return _spline_plan(constants, readout, width - least_width(readout))
+    return _narrowest(lambda k: _spline_plan(constants, readout, k), error)
+
+
+def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
+    """The Barron plan of a given width, or the narrowest for a given error."""
+    norm = readout.barron_norm(radii)
+
+    def plan(draws: int) -> FeedForwardPlan:
+        curved = bool(readout.ridges)
+        values = {barron: norm, D: readout.coordinates, m: max(1, draws)}
+        bound = evaluate(BARRON, values) if curved else arb(0)
+        return FeedForwardPlan("barron", AFFINE_NEURONS + (draws if curved else 0), (), draws if curved else 0, bound)
+
+    if width is not None:
+        _check_width(width, readout)
+        return plan(max(1, width - AFFINE_NEURONS))
+    return _narrowest(plan, error)
+
+
+def plan_feedforward(kind: str, readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
+    """`spline` or `barron`, by width or by error."""
+    return (plan_spline if kind == "spline" else plan_barron)(readout, radii, width, error)
+
+
+def _check_width(width: int, readout: ReadOut) -> None:
+    least = least_width(readout)
+    if not least <= width <= MAX_WIDTH:
+        raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons")
+
+
+def _narrowest(plan, error: float | None) -> FeedForwardPlan:  # type: ignore[no-untyped-def]
+    assert error is not None
+    high = 1
+    while upper(plan(high).error) > error:
+        high *= 2
+        if high > MAX_WIDTH:
+            raise Refusal(
+                f"a read-out error of {error:.3g} needs more than {MAX_WIDTH} neurons "
+                f"({high // 2} reach {upper(plan(high // 2).error):.3g}); allow a larger error or use --ffn spline"
+            )
+    low = 0 if high == 1 else high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if upper(plan(middle).error) > error else (low, middle)
+    return plan(low) if upper(plan(low).error) <= error else plan(high)

@@ -1,0 +1,226 @@
+"""Memory kernels κ(s) = c·1{s=0} + Σ_h A_h k_h(s) in ball arithmetic, and their ℓ¹ norms with the infinite tail.
+
+For tokens in [−1, 1] the worst-case error of extracting x_{t−T} with the kernel κ *is* ‖κ − 1_T‖_ℓ¹, attained at the sign
+sequence of κ − 1_T: an enclosure of the norm is a certificate and a witness at once.
+
+Tails. A sum of exponentials obeys Σ_{s≥S} |κ(s)| ≤ Σ_h |A_h| z_h^S/(1−z_h), and likewise Σ_h |A_h| ζ(p_h, S) for powers. Powers that
+decay slowly (the paper's log bank: s^{−1.01}) need more: their exponents form a progression p_h = p_0 + αh, so
+κ(s) = s^{−p_0} Q(s^{−α}) with a polynomial Q of degree n = H−1, and the tail is an integral over x = s^{−α} ∈ [0, S^{−α}]
+
+    ∫_S^∞ |κ| ds = (1/α) ∫_0^{x_S} x^{(p_0−1)/α − 1} |Q(x)| dx
+
+which is enclosed cell by cell on a uniform grid in θ, x = x_S (1 + cos θ)/2, where Q is a trigonometric polynomial F of degree n:
+with grid step h = π/(mn), ‖F‖ ≤ max_grid|F| / cos(π/2m) (M. Riesz) and the chord error is at most n²h²/8 ‖F‖ (Bernstein).
+The step from the sum to the integral costs at most half the variation of κ.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flint import arb, arb_poly, fmpq
+
+from analyzer import chebyshev
+from analyzer.exact import dyadic, upper, working_precision
+
+TAIL_SHARE = arb(2) ** -12
+"""The part of the norm that a crude tail bound may add before more terms are summed: a loss of at most 2^-12 in sharpness."""
+MAX_EVALUATIONS = 2**20
+"""Terms times heads summed one by one before the tail of a slow power sum is integrated."""
+GRID = 8192
+"""Grid points for that integral."""
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """Σ_h amplitude_h ratio_h^s for s ≥ 0, every ratio in [0, 1)."""
+
+    ratios: tuple[arb, ...]
+    amplitudes: tuple[arb, ...]
+    progression: bool = False
+    """The ratios are r_0, r_0 q, r_0 q², …: evaluate as a polynomial."""
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        if self.progression and len(self.ratios) > 2:
+            step = self.ratios[1] / self.ratios[0]
+            polynomial = arb_poly(list(self.amplitudes))
+            return [self.ratios[0] ** s * polynomial(step**s) for s in range(start, stop)]
+        terms = [a * z**start for a, z in zip(self.amplitudes, self.ratios, strict=True)]
+        result = []
+        for _ in range(start, stop):
+            result.append(sum(terms, arb(0)))
+            terms = [term * ratio for term, ratio in zip(terms, self.ratios, strict=True)]
+        return result
+
+    def tail(self, start: int) -> arb:
+        """Upper bound of Σ_{s≥start} |·|."""
+        terms = (abs(a) * z**start / (1 - z) for a, z in zip(self.amplitudes, self.ratios, strict=True))
+        return sum(terms, arb(0))
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Σ_h amplitude_h s^{−p_h} for s ≥ 1 (nothing at s = 0), every p_h > 1."""
+
+    exponents: tuple[fmpq, ...]
+    amplitudes: tuple[arb, ...]
+    progression: bool = False
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        result = [arb(0)] if start == 0 < stop else []
+        seen = range(max(1, start), stop)
+        if self.progression and len(self.exponents) > 1:
+            base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
+            polynomial = arb_poly(list(self.amplitudes))
+            return result + [arb(s) ** -base * polynomial(arb(s) ** -step) for s in seen]
+        exponents = [arb(p) for p in self.exponents]
+        for s in seen:
+            terms = (a * arb(s) ** -p for a, p in zip(self.amplitudes, exponents, strict=True))
+            result.append(sum(terms, arb(0)))
+        return result
+
+    def tail(self, start: int) -> arb:
+        """Upper bound of Σ_{s≥start} |·| by the triangle inequality; s^{−p} is below its integral over [s−1, s]."""
+        begin = max(1, start)
+        total = arb(0)
+        for a, p in zip(self.amplitudes, self.exponents, strict=True):
+            exponent = arb(p)
+            mass = arb(begin) ** -exponent * (1 + arb(begin) / (exponent - 1))
+            total += abs(a) * mass
+        return total
+
+    def slow_tail(self, start: int) -> arb:
+        """Enclosure of Σ_{s≥start} |·| for exponents in progression: the integral described in the module's docstring."""
+        base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
+        degree = len(self.exponents) - 1
+        polynomial = arb_poly(list(self.amplitudes))
+        density = max(4, GRID // degree)  # m of the docstring
+        cells = density * degree
+        edge = arb(start) - arb(1) / 2
+        end = edge**-step
+        nodes = chebyshev.cosines(degree)
+        samples = [_short(polynomial(end * (1 + y) / 2)) for y in nodes]
+        with working_precision(128):
+            nodes, fine = chebyshev.cosines(degree), chebyshev.cosines(cells)
+            values = chebyshev.on_grid(chebyshev.series(samples, nodes), fine)
+            points = [_short(end * (1 + y) / 2) for y in fine]
+            return self._integrate(_short(base), _short(step), _short(edge), points, values, density)
+
+    @staticmethod
+    def _integrate(base: arb, step: arb, edge: arb, points: list[arb], values: list[arb], density: int) -> arb:
+        """The integral and its slack from the values of Q on the grid."""
+        cells = len(points) - 1
+        largest = arb(max(upper(abs(v)) for v in values))
+        peak = largest / (arb.pi() / (2 * density)).cos()
+        chord = (arb.pi() / density) ** 2 / 8 * peak
+        rate = (base - 1) / step
+        measure = [x**rate / (base - 1) for x in points[:-1]] + [arb(0)]
+        total, variation = arb(0), peak * edge**-base
+        for j in range(cells):
+            mass = (measure[j] - measure[j + 1]).nonnegative_part()
+            left, right = abs(values[j]), abs(values[j + 1])
+            spread = _density_ratio(points, j, cells, rate)
+            if values[j] * values[j + 1] > 0:
+                centroid = (1 / (1 + spread.sqrt())).union(spread.sqrt() / (1 + spread.sqrt())) if spread.is_finite() else _UNIT
+                mean = left + (right - left) * centroid
+            else:
+                highest = left.max(right)
+                mean = arb(0).union(highest.upper())
+                if spread.is_finite() and values[j] * values[j + 1] < 0:
+                    crossing = (left**2 + right**2) / (2 * (left + right))
+                    mean = (crossing / spread).union((crossing * spread).upper())
+            total += mass * (mean + chord * _SIGNED).nonnegative_part()
+            # |F| varies by at most n·h·‖F‖ on a cell, and s^{−p} ≤ x_j^{p/α} there
+            variation += points[j] ** (base / step) * (arb.pi() / density) * peak
+        slack = variation / 2
+        return (total + slack * _SIGNED).nonnegative_part()
+
+
+_UNIT = arb(0).union(arb(1))
+_SIGNED = arb(-1).union(arb(1))
+
+
+def _short(value: arb) -> arb:
+    """The same enclosure with a midpoint of at most 128 bits, so that later operations are cheap."""
+    middle = arb(dyadic(value, 128))
+    return arb(middle, (value - middle).abs_upper())
+
+
+def _density_ratio(points: list[arb], j: int, cells: int, rate: arb) -> arb:
+    """Largest over smallest density x^{r−1} sin θ (with respect to θ) on cell j; infinite at the two ends."""
+    if j in (0, cells - 1):
+        return arb.pos_inf()
+    sines = [(arb.pi() * k / cells).sin() for k in (j, j + 1)]
+    top = arb(1) if 2 * j <= cells <= 2 * (j + 1) else sines[0].max(sines[1])
+    ratio = (points[j] / points[j + 1]) ** abs(rate - 1)
+    return arb((ratio * top / sines[0].min(sines[1])).upper())
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Finitely many values, s = 0, 1, …; zero afterwards."""
+
+    table: tuple[arb, ...]
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        return [self.table[s] if s < len(self.table) else arb(0) for s in range(start, stop)]
+
+    def tail(self, start: int) -> arb:
+        return sum((abs(v) for v in self.table[start:]), arb(0))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """residual·1{s=0} plus the groups; `spikes` are subtracted (lag → weight), so that an error kernel is a kernel."""
+
+    residual: fmpq
+    groups: tuple[Exponentials | Powers | Taps, ...]
+    spikes: tuple[tuple[int, fmpq], ...] = ()
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        total = [arb(0)] * (stop - start)
+        for group in self.groups:
+            total = [a + b for a, b in zip(total, group.values(start, stop), strict=True)]
+        for lag, weight in ((0, -self.residual), *self.spikes):
+            if start <= lag < stop:
+                total[lag - start] -= arb(weight)
+        return total
+
+    def tail(self, start: int) -> arb:
+        return sum((group.tail(start) for group in self.groups), arb(0))
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Enclosure of an ℓ¹ norm, and the kernel's values on the window that was summed term by term."""
+
+    enclosure: arb
+    window: tuple[arb, ...]
+
+
+def l1_norm(kernel: Kernel) -> Norm:
+    """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated."""
+    count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
+    most = max(count, MAX_EVALUATIONS // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
+    window: list[arb] = []
+    while True:
+        window += kernel.values(len(window), count)
+        partial = sum((abs(v) for v in window), arb(0))
+        tail = kernel.tail(count)
+        settled = tail <= TAIL_SHARE * partial
+        if settled or count >= most:
+            break
+        count = min(2 * count, most)
+    if not settled:
+        better = _integrated_tail(kernel.groups, count)
+        tail = better if better is not None and better.upper() < tail.upper() else tail
+    return Norm(partial + arb(max(0, tail.lower()) if not settled else 0).union(tail.upper()), tuple(window))
+
+
+def _integrated_tail(groups: Iterable[Exponentials | Powers | Taps], start: int) -> arb | None:
+    """The tail with slow power groups integrated; an enclosure for a single group, an upper bound for several."""
+    groups = tuple(groups)
+    parts = [
+        g.slow_tail(start) if isinstance(g, Powers) and g.progression and len(g.exponents) > 1 else g.tail(start) for g in groups
+    ]
+    total = sum(parts, arb(0))
+    return total if len(groups) == 1 else arb(0).union(total.upper())

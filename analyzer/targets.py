@@ -1,0 +1,74 @@
+"""Targets: which past tokens matter, and what is made of them.
+
+Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analyzer.errors import InputError
+from analyzer.readout import ReadOut, read_out
+
+MAX_LAG = 1_000_000
+MAX_MEMORIES = 64
+MAX_DIM = 64
+
+
+@dataclass(frozen=True)
+class FixedMemory:
+    """y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}); `formula` None means the sum of the memories."""
+
+    lags: tuple[int, ...]
+    dim: int = 1
+    formula: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or not 1 <= self.dim <= MAX_DIM:
+            raise InputError(f"dim is {self.dim!r}; it must be a whole number from 1 to {MAX_DIM}")
+        if not self.lags or len(self.lags) > MAX_MEMORIES:
+            raise InputError(f"there are {len(self.lags)} lags; give between 1 and {MAX_MEMORIES}")
+        for lag in self.lags:
+            if isinstance(lag, bool) or not isinstance(lag, int) or not 1 <= lag <= MAX_LAG:
+                raise InputError(f"lag {lag!r} is not a whole number from 1 to {MAX_LAG}")
+        if len(set(self.lags)) < len(self.lags):
+            raise InputError(f"the lags {', '.join(map(str, self.lags))} repeat; each lag is one memory")
+        if list(self.lags) != sorted(self.lags):
+            raise InputError("the lags must be increasing: m1 is the shortest")
+        _ = self.readout
+
+    @cached_property
+    def readout(self) -> ReadOut:
+        return read_out(self.formula, len(self.lags), self.dim)
+
+    def describe(self) -> dict[str, Any]:
+        """The target as plain data (inverse of `target_from_dict`)."""
+        return {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+
+
+def target_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
+    """A target from parsed TOML or JSON; unknown keys and wrong types are refused."""
+    if not isinstance(data, dict) or data.get("kind") != "fixed":
+        raise InputError(f"{source}: kind is {str(data.get('kind') if isinstance(data, dict) else None)!r}, expected 'fixed'")
+    unknown = set(data) - {"kind", "dim", "lags", "readout"}
+    if unknown:
+        raise InputError(f"{source}: unknown key {sorted(unknown)[0]!r}")
+    lags, formula = data.get("lags"), data.get("readout")
+    if not isinstance(lags, list):
+        raise InputError(f"{source}: lags must be a list of whole numbers")
+    if formula is not None and not isinstance(formula, str):
+        raise InputError(f"{source}: readout must be text")
+    return FixedMemory(tuple(lags), data.get("dim", 1), formula)
+
+
+def load_target(path: Path) -> FixedMemory:
+    """Read a target from a TOML file."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    return target_from_dict(data, str(path))

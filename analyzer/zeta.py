@@ -1,0 +1,17 @@
+"""Values of ζ at rational points, remembered at the highest precision asked for."""
+
+from flint import arb, fmpq
+
+from analyzer.exact import working_precision
+
+_KNOWN: dict[fmpq, tuple[int, arb]] = {}
+
+
+def zeta(point: fmpq, bits: int) -> arb:
+    """ζ(point) with about `bits` correct bits; computing it is the slow part of large log banks."""
+    known = _KNOWN.get(point)
+    if known is None or known[0] < bits:
+        with working_precision(bits):
+            known = (bits, arb(point).zeta())
+        _KNOWN[point] = known
+    return known[1]
