@@ -4,7 +4,7 @@ Ridge splines (piecewise linear on m_r equal intervals of the range ℓ_r of eac
 
     E ≤ Σ_r |scale_r| ℓ_r² sup|ψ_r''| / (8 m_r²),   best split m_r ∝ (|scale_r| ℓ_r² sup|ψ_r''|)^{1/3};
 
-a kink of ψ_r is a knot of its own. Barron sampling (m neurons drawn from the curvature measure, the affine part exact), on [−R, R]^D:
+a kink of ψ_r is a knot of its own. Barron sampling (m neurons drawn from the curvature measure; the affine part and kinks exact), on [−R, R]^D:
 
     E ≤ 4 ‖f‖_{B,R} √((D+1)/m)       (symmetrisation 2 × contraction 2 × ℓ¹ ≤ √(D+1) ℓ²) for some draw.
 
@@ -12,6 +12,7 @@ Neurons that are always there: relu(±a·u) for the affine part and one for the 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import sympy
@@ -52,22 +53,22 @@ def _spline_constants(readout: ReadOut, radii: list[arb]) -> list[arb]:
     return constants
 
 
-def _kinks(readout: ReadOut) -> int:
-    return sum(ridge.profile.kink != 0 for ridge in readout.ridges)
+LEAST_PIECES = 3
+"""Intervals per smooth ridge at least: two inner knots fix the affine part of the spline from the stored neurons alone."""
 
 
 def least_width(readout: ReadOut) -> int:
-    """Neurons without which the read-out cannot even be started: affine part, constant, kinks."""
-    return AFFINE_NEURONS + _kinks(readout)
+    """Neurons without which a read-out is not started: affine part, constant, one per kink, two per smooth ridge."""
+    return AFFINE_NEURONS + sum(1 if ridge.profile.kink else LEAST_PIECES - 1 for ridge in readout.ridges)
 
 
 def _spline_plan(constants: list[arb], readout: ReadOut, interior: int) -> FeedForwardPlan:
-    """Spend `interior` interior knots; a ridge with p knots has p + 1 intervals."""
+    """Spend `interior` knots beyond the least; a ridge with p inner knots has p + 1 intervals."""
     sizes = [max(0.0, upper(c)) ** (1 / 3) for c in constants]
     total = sum(sizes)
-    pieces = [1 + math.floor(interior * s / total) if total else 1 for s in sizes]
+    pieces = [1 if r.profile.kink else LEAST_PIECES + math.floor(interior * s / total) for r, s in zip(readout.ridges, sizes, strict=True)]
     error = sum((c / k**2 for c, k in zip(constants, pieces, strict=True)), arb(0))
-    width = least_width(readout) + sum(k - 1 for k in pieces)
+    width = AFFINE_NEURONS + sum(1 if r.profile.kink else k - 1 for r, k in zip(readout.ridges, pieces, strict=True))
     return FeedForwardPlan("spline", width, tuple(pieces), 0, error)
 
 
@@ -82,17 +83,18 @@ def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: fl
 
 def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
     """The Barron plan of a given width, or the narrowest for a given error."""
-    norm = readout.barron_norm(radii)
+    norm = readout.barron_norm(radii, kinks=False)
 
     def plan(draws: int) -> FeedForwardPlan:
-        curved = bool(readout.ridges)
+        curved = not norm.is_zero()
         values = {barron: norm, D: readout.coordinates, m: max(1, draws)}
         bound = evaluate(BARRON, values) if curved else arb(0)
-        return FeedForwardPlan("barron", AFFINE_NEURONS + (draws if curved else 0), (), draws if curved else 0, bound)
+        draws = draws if curved else 0
+        return FeedForwardPlan("barron", least_width(readout) + draws, (), draws, bound)
 
     if width is not None:
         _check_width(width, readout)
-        return plan(max(1, width - AFFINE_NEURONS))
+        return plan(max(1, width - least_width(readout)))
     return _narrowest(plan, error)
 
 
@@ -107,7 +109,7 @@ def _check_width(width: int, readout: ReadOut) -> None:
         raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons")
 
 
-def _narrowest(plan, error: float | None) -> FeedForwardPlan:  # type: ignore[no-untyped-def]
+def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> FeedForwardPlan:
     assert error is not None
     high = 1
     while upper(plan(high).error) > error:

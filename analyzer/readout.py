@@ -73,10 +73,11 @@ class ReadOut:
                 gradient[j] += abs(arb(w)) * slope
         return [sum((gradient[j] for j in self.slot(k)), arb(0)) for k in range(len(self.slots))]
 
-    def barron_norm(self, radii: list[arb]) -> arb:
-        """Upper bound of the Barron norm of the curved part, Σ_r |scale| ∫|ψ''(τ)| (‖w‖₁R + |b − τ|) dτ.
+    def barron_norm(self, radii: list[arb], kinks: bool = True) -> arb:
+        """Upper bound of the Barron norm of the curved part, Σ_r |scale| ∫|ψ''(τ)| (‖w‖₁R + |b − τ|) dτ, R the largest radius.
 
-        The affine part is represented exactly and not sampled, so it costs nothing here. R is the largest radius.
+        The affine part is represented exactly and not sampled, so it costs nothing here; `kinks=False` leaves out the point
+        masses of ψ'', which can have neurons of their own too.
         """
         radius = max(radii, key=lambda r: float(r.upper()))
         norm = arb(0)
@@ -91,7 +92,7 @@ class ReadOut:
                     * (reach + abs(piece - arb(ridge.offset)).upper())
                     * ((high - low) / pieces)
                 )
-            if low < 0 < high:
+            if kinks and low < 0 < high:
                 mass += ridge.profile.kink * (reach + abs(arb(ridge.offset)))
             norm += abs(arb(ridge.scale)) * mass
         return norm

@@ -1,0 +1,43 @@
+"""Proofs as graphs: lemmas are nodes with a symbolic budget, an edge says which lemma uses which."""
+
+from typing import Any
+
+import networkx as nx
+import sympy
+
+
+def lemma(graph: nx.DiGraph, name: str, title: str, budget: sympy.Expr, uses: tuple[str, ...] = (), source: str = "") -> None:
+    """Add a lemma that uses lemmas already in the graph."""
+    missing = [u for u in uses if u not in graph]
+    if missing:
+        raise KeyError(f"lemma {name} uses {missing[0]}, which is not in the graph")
+    graph.add_node(name, title=title, budget=budget, source=source)
+    graph.add_edges_from((name, used) for used in uses)
+
+
+def tree_lines(graph: nx.DiGraph) -> list[str]:
+    """The graph as an indented text tree from its root (the lemma that nobody uses)."""
+    roots = [name for name in graph if graph.in_degree(name) == 0]
+    lines: list[str] = []
+
+    def walk(name: str, indent: int) -> None:
+        data: dict[str, Any] = graph.nodes[name]
+        source = f"  [{data['source']}]" if data["source"] else ""
+        lines.append(f"{'  ' * indent}{name}: {data['title']}{source}")
+        lines.append(f"{'  ' * indent}    ≤ {sympy.sstr(data['budget'])}")
+        for used in graph.successors(name):
+            walk(used, indent + 1)
+
+    for root in roots:
+        walk(root, 0)
+    return lines
+
+
+def dot(graph: nx.DiGraph) -> str:
+    """The graph in Graphviz's language."""
+    lines = ["digraph proof {", "  rankdir=TB; node [shape=box];"]
+    for name, data in graph.nodes(data=True):
+        label = f"{name}\\n{data['title']}\\n≤ {sympy.sstr(data['budget'])}".replace('"', "'")
+        lines.append(f'  "{name}" [label="{label}"];')
+    lines += [f'  "{a}" -> "{b}";' for a, b in graph.edges]
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,130 @@
+"""Theorem 3.1 of Wang & E: one dp-free layer represents fixed, sparse memories.
+
+Setting. Tokens x_t ∈ [−1, 1]^d, target y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M; one layer with H dp-free heads
+(scores p_h φ(s), φ = −s or −log s) and a feed-forward read-out of width m.
+
+Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k, where E_FFN = O(‖f‖_Barron/√m) and
+
+    lin   Σ_k e_k ≤ C(n)/Hⁿ (Σ_k e^{0.01 T_k})^{n+1},      log   Σ_k e_k ≤ C(n)/Hⁿ (Σ_k T_k^{1.01})^{n+1}.
+
+Constants. e_k is (3.1) or (3.2) in `analyzer.extraction`, with H_k heads for lag k; E_FFN is in `analyzer.feedforward`. With the free
+parameters tuned the factor e^{0.01T} becomes (1+1/T)^T (T+1) < e(T+1); with the `minimal` bank T_M heads reach every e > 0, and by the
+lag law (`analyzer.theorems.lag_law`) no fewer heads reach an error below 1 for the last memory.
+
+Construction. `constructions.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 → block k),
+W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
+
+Repaired. The paper's read-out domain [−2, 2]^D needs e_k ≤ 1, which it does not state: we use the box of the certified memories. Head
+splits are rounded to whole numbers, each ≥ n + 2.
+
+References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 3.1, Lemmas F.1, F.4; Trefethen, Approximation Theory and Approximation
+Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced function spaces.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sympy
+from flint import arb, fmpq
+
+from analyzer import extraction as ex
+from analyzer import feedforward as ff
+from analyzer.bump import RATES
+from analyzer.errors import InputError
+from analyzer.exact import upper
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ID = "thm-3.1"
+TITLE = "fixed sparse memories, one dp-free layer"
+STATEMENT = {
+    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
+    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k T_k^{1.01})^{n+1}  for every n ≥ 1",
+}
+BIBTEX = """@inproceedings{wang2024understanding,
+  title     = {Understanding the Expressive Power and Mechanisms of Transformer for Sequence Modeling},
+  author    = {Wang, Mingze and E, Weinan},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024},
+  note      = {arXiv:2402.00522; Theorem 3.1}
+}
+"""
+TREFETHEN = """@book{trefethen2013approximation,
+  title     = {Approximation Theory and Approximation Practice},
+  author    = {Trefethen, Lloyd N.},
+  publisher = {SIAM},
+  year      = {2013},
+  note      = {Theorem 7.2}
+}
+"""
+BARRON_BIBTEX = """@article{e2022barron,
+  title   = {The {Barron} space and the flow-induced function spaces for neural network models},
+  author  = {E, Weinan and Ma, Chao and Wu, Lei},
+  journal = {Constructive Approximation},
+  year    = {2022}
+}
+"""
+
+
+def citation(bank: str, ffn: str) -> str:
+    """What a network with this bank and read-out rests on."""
+    return "\n".join([BIBTEX, *([TREFETHEN] if bank in ("paper", "tuned") else []), *([BARRON_BIBTEX] if ffn == "barron" else [])])
+
+
+def attention_expression(rpe: ex.Rpe, lags: Sequence[int]) -> sympy.Expr:
+    """Σ_k of (3.1) or (3.2): in T, H, α, γ for one lag, in T_k, H_k, α_k, γ_k for several."""
+    if len(lags) == 1:
+        return ex.EXTRACTION[rpe]
+    terms = []
+    for k in range(1, len(lags) + 1):
+        names = sympy.symbols(f"T_{k} H_{k} alpha_{k} gamma_{k}", positive=True)
+        terms.append(ex.EXTRACTION[rpe].subs(dict(zip((ex.T, ex.H, ex.alpha, ex.gamma), names, strict=True))))
+    return sympy.Add(*terms)
+
+
+def extraction_budget(bank: str, rpe: ex.Rpe, lag: int, decays: Sequence[fmpq]) -> arb:
+    """What the lemma promises for a bank with these decays: (3.1)/(3.2) at the best rate, or (3.3)/(3.4)."""
+    if bank == "minimal":
+        return ex.minimal_bound(rpe, lag, decays)
+    tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
+    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in zip(decays, decays[1:], strict=False)):
+        raise InputError(f"the decays stored for lag {lag} are no progression γ + αk: not a {bank} bank")
+    return min((ex.extraction_bound(rpe, lag, len(decays), rate, tuning) for rate in RATES), key=upper)
+
+
+def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[arb]) -> arb:
+    """E_FFN + Σ_k Lip_k e_k, k over the memories."""
+    return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
+
+
+def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """The proof: who uses whom, with a symbolic budget on every lemma."""
+    import networkx as nx  # here, so that evaluating a bound does not wait for it
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    rate, heads = ex.n, ex.H
+    extraction = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    if bank == "minimal":
+        lemma(graph, "zeros", "the kernel vanishes at every s ≤ H except the lag", sympy.Integer(0), source="3.3")
+    else:
+        height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
+        mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
+        total_variation = sympy.Symbol("V", positive=True)
+        lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source="Wang & E, Lemma F.1/F.4")
+        lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(rate) * height / (2 * ex.SIGMA[rpe]) ** rate)
+        estimate = 4 * total_variation / (sympy.pi * rate * (heads - 1 - rate) ** rate)
+        lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
+        lemma(graph, "mass", "Σ_s of the slowest kernel", mass)
+    below = ("zeros",) if bank == "minimal" else ("bump", "interpolation", "mass")
+    budgets = []
+    for k, lag in enumerate(lags, start=1):
+        budget = extraction.subs({ex.T: lag, heads: sympy.Symbol(f"H_{k}", positive=True)})
+        lemma(graph, f"extraction lag {lag}", f"worst case of memory m{k}", budget, below)
+        budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * sympy.Symbol(f"e_{k}", nonnegative=True))
+    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
+    used = ("read-out", *(f"extraction lag {lag}" for lag in lags))
+    lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 3.1")
+    return graph

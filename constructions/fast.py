@@ -1,0 +1,153 @@
+"""The fast forward pass: O(N) for lin heads (a scan), O(N·taps) or O(N log N) for log heads, jitted, batched.
+
+Per-head constants are computed once, outside XLA, correctly rounded from the stored decays (`head_constants`):
+
+* lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S;
+* log, short: the normalised kernel s^{−p}/ζ(p) falls below half a unit roundoff of mass after at most `MAX_TAPS` taps: those taps,
+  each correctly rounded, are the head, summed tap by tap;
+* log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length.
+
+So for lin and short log heads XLA performs additions and multiplications only, and `verify.rounding` can bound every one of them.
+dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flint import arb
+from jax.scipy.special import zeta as jax_zeta
+
+from analyzer.exact import working_precision
+from constructions import reference
+from constructions.precision import HIGHEST, UNIT, with_x64
+from constructions.transformer import Attention, Transformer, to_exact
+
+MAX_TAPS = 512
+"""Beyond this an FFT is cheaper than summing taps for arrays of a few thousand tokens and more."""
+
+
+def head_constants(attention: Attention) -> dict[str, np.ndarray]:
+    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (log heads, shape (heads, S+1); empty if some head is long)."""
+    dtype = np.asarray(attention.decay).dtype
+    decays = to_exact(attention.decay)
+    with working_precision(160):
+        ratios = [(-arb(decays[h])).exp() for h in attention.heads_of("lin")]
+        powers = [arb(decays[h]) for h in attention.heads_of("log")]
+        count = max((_tap_count(p, str(dtype)) for p in powers), default=0)
+        taps = np.zeros((len(powers), 0), dtype=dtype)
+        if 0 < count <= MAX_TAPS and attention.kind == "dp-free" and attention.window == "infinite":
+            table = [[0.0, *(float(arb(s) ** -p / p.zeta()) for s in range(1, count + 1))] for p in powers]
+            taps = np.array(table).astype(dtype)
+        return {
+            "ratio": np.array([float(z) for z in ratios]).astype(dtype),
+            "gain": np.array([float(1 - z) for z in ratios]).astype(dtype),
+            "taps": taps,
+        }
+
+
+def _tap_count(power: arb, dtype: str) -> int:
+    """Least S with Σ_{s>S} s^{−p} ≤ S^{1−p}/(p−1) ≤ u/2; MAX_TAPS + 1 if it is larger than that or the head has infinite mass."""
+    p = float(power)
+    if p <= 1:
+        return MAX_TAPS + 1
+    half_unit = float(UNIT[dtype].p) / float(UNIT[dtype].q) / 2
+    least = math.exp(min(700.0, -math.log(half_unit * (p - 1)) / (p - 1)))
+    return min(MAX_TAPS + 1, max(1, math.ceil(least)))
+
+
+def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s z^s v_{t−s} for the lin heads; values (N, …, H, dv), past (H, dv)."""
+    ratio = constants["ratio"][:, None]
+    infinite = attention.window == "infinite"
+    start = past / constants["gain"][:, None] if infinite else jnp.zeros_like(past)
+
+    def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state = ratio * state + value
+        return state, state
+
+    _, states = jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)
+    if attention.kind == "tmx":
+        return states
+    if infinite:
+        return constants["gain"][:, None] * states
+    ages = jnp.arange(1, values.shape[0] + 1, dtype=values.dtype)
+    mass = -jnp.expm1(-attention.decay[heads] * ages[:, None]) / constants["gain"]
+    return states / mass.reshape(mass.shape[0], *[1] * (values.ndim - 3), mass.shape[1], 1)
+
+
+def _tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s taps_s v_{t−s} tap by tap; the constant past fills the positions before the array."""
+    length, count = values.shape[0], taps.shape[1]
+    padded = jnp.concatenate([jnp.broadcast_to(past, (count, *values.shape[1:])), values])
+
+    def add(total: jax.Array, s: jax.Array) -> tuple[jax.Array, None]:
+        shifted = jax.lax.dynamic_slice_in_dim(padded, count - s, length)
+        return total + taps[:, s][:, None] * shifted, None
+
+    total, _ = jax.lax.scan(add, jnp.zeros_like(values), jnp.arange(1, count))
+    return total
+
+
+def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_{s≥1} s^{−p} v_{t−s} by FFT, with the past's mass added; normalised unless tmx."""
+    length = values.shape[0]
+    p = attention.decay[heads]
+    s = jnp.arange(length, dtype=values.dtype)
+    kernel = jnp.where(s[:, None] >= 1, jnp.maximum(s, 1)[:, None] ** -p, 0)
+    size = 2 * length
+    shape = (size // 2 + 1, *[1] * (values.ndim - 3), len(heads), 1)
+    spectrum = jnp.fft.rfft(kernel, n=size, axis=0).reshape(shape) * jnp.fft.rfft(values, n=size, axis=0)
+    total = jnp.fft.irfft(spectrum, n=size, axis=0)[:length]
+    column = (length, *[1] * (values.ndim - 3), len(heads), 1)
+    if attention.window == "infinite":
+        total = total + jax_zeta(p, s[:, None] + 1).reshape(column) * past
+    if attention.kind == "tmx":
+        return total
+    mass = jax_zeta(p, 1.0)[None, :] if attention.window == "infinite" else jnp.cumsum(kernel, axis=0)
+    mass = jnp.broadcast_to(mass, (length, len(heads))).reshape(column)
+    return jnp.where(mass > 0, total / jnp.where(mass > 0, mass, 1), 0)
+
+
+def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Attention output for x (…, N, D), and for the constant past (D,)."""
+    if attention.kind in ("dp", "nf"):
+        return reference.attend(attention, x, past)
+    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
+    past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    parts, order = [], []
+    lin, log = attention.heads_of("lin"), attention.heads_of("log")
+    if len(lin):
+        parts.append(_scan(attention, constants, lin, values[..., lin, :], past_value[lin]))
+        order.append(lin)
+    if len(log):
+        chosen, chosen_past = values[..., log, :], past_value[log]
+        short = constants["taps"].shape[1] > 0
+        parts.append(
+            _tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past)
+        )
+        order.append(log)
+    mixed = jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :]
+    if attention.kind == "tmx":
+        slot = jnp.moveaxis(jnp.einsum("hd,...td->...th", attention.pointer, x, precision=HIGHEST), -2, 0)
+        is_lin = np.array([kind == "lin" for kind in attention.rpe])
+        factor = attention.decay * jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
+        mixed = jnp.exp(factor)[..., None] * mixed
+    output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
+    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value)
+
+
+@jax.jit
+def _forward(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
+    return reference.run_layers(
+        network, tokens, lambda index, attention, x, past: attend(attention, constants[index], x, past)
+    )
+
+
+def forward(network: Transformer, tokens: Any) -> np.ndarray:
+    """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
+    constants = tuple(head_constants(layer.attention) for layer in network.layers)
+    with with_x64(network.dtype):
+        return np.asarray(_forward(network, constants, jnp.asarray(tokens, dtype=network.dtype)))

@@ -1,0 +1,141 @@
+"""Feed-forward networks for read-outs: ridge splines and Barron sampling, with exact weights.
+
+Both write f(u) = affine·u + constant + Σ_i outer_i relu(±w_r·u + bias_i). Knots right of the middle of a ridge's range use
+relu(v − τ), knots left of it relu(τ − v), so activations stay small; the affine part is relu(a·u) − relu(−a·u), exact everywhere.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import Refusal
+from analyzer.exact import dyadic, rational, upper, working_precision
+from analyzer.feedforward import FeedForwardPlan
+from analyzer.profiles import Ridge
+from analyzer.readout import ReadOut
+from analyzer.relu_error import Neuron, readout_error
+from constructions.transformer import FeedForward, exact_array
+
+VALUE_BITS = 128
+"""Bits to which profile values are rounded; `STORAGE` bounds the effect in units of the weights."""
+STORAGE = fmpq(1, 2**100)
+MAX_DRAWS = 64
+"""Draws of Barron neurons tried before giving up: the bound holds for the mean of the supremum, so a draw meets twice the bound with
+probability 1/2 at least, and in practice the first one meets the bound."""
+
+
+class _Assembler:
+    """Collects curved neurons and one affine function."""
+
+    def __init__(self, readout: ReadOut) -> None:
+        self.affine = list(readout.affine)
+        self.constant = readout.constant
+        self.neurons: list[Neuron] = []
+
+    def bend(self, ridge: Ridge, knot: fmpq, jump: fmpq, right: bool) -> None:
+        """Add scale · jump · relu(±(v − knot)), v = w·u + b."""
+        sign = 1 if right else -1
+        row = tuple(sign * w for w in ridge.direction)
+        self.neurons.append(Neuron(row, sign * (ridge.offset - knot), ridge.scale * jump))
+
+    def line(self, ridge: Ridge, slope: fmpq, intercept: fmpq) -> None:
+        """Add scale · (slope·v + intercept)."""
+        self.affine = [a + ridge.scale * slope * w for a, w in zip(self.affine, ridge.direction, strict=True)]
+        self.constant += ridge.scale * (slope * ridge.offset + intercept)
+
+    def all_neurons(self) -> list[Neuron]:
+        neurons = list(self.neurons)
+        if any(a != 0 for a in self.affine):
+            row = tuple(self.affine)
+            neurons += [Neuron(row, fmpq(0), fmpq(1)), Neuron(tuple(-a for a in row), fmpq(0), fmpq(-1))]
+        if self.constant != 0 or not neurons:
+            neurons.append(Neuron((fmpq(0),) * len(self.affine), fmpq(1), self.constant))
+        return neurons
+
+
+def as_network(neurons: list[Neuron]) -> FeedForward:
+    """Weight arrays of a list of neurons."""
+    return FeedForward(
+        exact_array([list(n.row) for n in neurons]),
+        exact_array([n.bias for n in neurons]),
+        exact_array([[n.outer for n in neurons]]),
+    )
+
+
+def spline(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb]) -> list[Neuron]:
+    """Every ridge replaced by its piecewise linear interpolant on equal intervals of its range."""
+    parts = _Assembler(readout)
+    with working_precision(2 * VALUE_BITS):
+        for ridge, pieces in zip(readout.ridges, plan.pieces, strict=True):
+            _add_spline(parts, ridge, pieces, radii)
+    return parts.all_neurons()
+
+
+def _ends(ridge: Ridge, radii: list[arb]) -> tuple[fmpq, fmpq]:
+    low, high = ridge.span(radii)
+    slack = (high - low) * arb(2) ** -40
+    return dyadic(low - slack, 48), dyadic(high + slack, 48)
+
+
+def _add_spline(parts: _Assembler, ridge: Ridge, pieces: int, radii: list[arb]) -> None:
+    low, high = _ends(ridge, radii)
+    knots = {low + (high - low) * k / pieces for k in range(pieces + 1)}
+    if ridge.profile.kink and low < 0 < high:
+        knots.add(fmpq(0))
+    ordered = sorted(knots)
+    values = [dyadic(ridge.profile.value(arb(v)), VALUE_BITS) for v in ordered]
+    slopes = [(values[i + 1] - values[i]) / (ordered[i + 1] - ordered[i]) for i in range(len(ordered) - 1)]
+    centre = min(len(slopes) - 1, bisect_right(ordered, (low + high) / 2) - 1)
+    parts.line(ridge, slopes[centre], values[centre] - slopes[centre] * ordered[centre])
+    for i in range(1, len(slopes)):
+        parts.bend(ridge, ordered[i], slopes[i] - slopes[i - 1], right=i > centre)
+
+
+def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int) -> tuple[list[Neuron], int]:
+    """Neurons drawn from the curvature measure until the certified error meets the theorem's bound; (neurons, draws it took)."""
+    rng = np.random.default_rng(seed)
+    allowed = upper(plan.error)
+    with working_precision(2 * VALUE_BITS):
+        for attempt in range(1, MAX_DRAWS + 1):
+            neurons = _draw(readout, plan.draws, radii, rng)
+            if upper(readout_error(readout, neurons, radii)) <= allowed:
+                return neurons, attempt
+    raise Refusal(f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}; use another --seed or --ffn spline")
+
+
+CELLS = 256
+"""Cells of the proposal density per ridge; the neuron's weight corrects for the proposal, so any number keeps the draw unbiased."""
+
+
+def _draw(readout: ReadOut, draws: int, radii: list[arb], rng: np.random.Generator) -> list[Neuron]:
+    parts = _Assembler(readout)
+    cells: list[tuple[Ridge, fmpq, fmpq, fmpq]] = []  # ridge, left end, length, middle of the ridge's range
+    masses: list[float] = []
+    for ridge in readout.ridges:
+        low, high = _ends(ridge, radii)
+        middle = (low + high) / 2
+        if ridge.profile.kink:
+            _add_spline(parts, ridge, 1, radii)
+            continue
+        slope, height = (dyadic(g(arb(middle)), VALUE_BITS) for g in (ridge.profile.first, ridge.profile.value))
+        parts.line(ridge, slope, height - slope * middle)
+        reach = float(sum((abs(arb(w)) for w in ridge.direction), arb(0)) * radii[-1])
+        for k in range(CELLS):
+            left, length = low + (high - low) * k / CELLS, (high - low) / CELLS
+            centre = left + length / 2
+            bend = abs(float(arb(ridge.scale) * ridge.profile.second(arb(centre))))
+            cells.append((ridge, left, length, middle))
+            masses.append(bend * (reach + abs(float(arb(centre - ridge.offset)))) * float(arb(length)))
+    total = sum(masses)
+    if not draws or total == 0:
+        return parts.all_neurons()
+    odds = np.array(masses) / total
+    for cell in rng.choice(len(cells), size=draws, p=odds):
+        ridge, left, length, middle = cells[cell]
+        knot = left + length * rational(float(rng.random()))
+        second = dyadic(ridge.profile.second(arb(knot)), VALUE_BITS)
+        weight = second * length / (draws * rational(float(odds[cell])))
+        if weight != 0:
+            parts.bend(ridge, knot, dyadic(arb(weight), VALUE_BITS), right=knot >= middle)
+    return parts.all_neurons()

@@ -1,0 +1,182 @@
+"""Fusing the heads of a one-layer dp-free network into memory kernels, and running exact networks.
+
+For a one-layer dp-free network with infinite window, a linear functional w·U of the residual stream after attention is a constant plus
+Σ_i Σ_s κ_i(s) x_{t−s,i} with
+
+    κ_i(s) = (w·W_E)_i 1{s=0} + Σ_h (w·W_O^h W_V^h W_E)_i k_h(s).
+
+For exact networks k_h is the ideal normalised kernel; for float networks it is what the fast executor computes with: g z^s with the
+rounded ratio and gain, or the rounded taps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import working_precision
+from analyzer.kernels import Exponentials, Kernel, Powers, Taps
+from analyzer.zeta import zeta
+from constructions import fast
+from constructions.precision import with_x64
+from constructions.reference import feed_forward
+from constructions.transformer import FeedForward, Transformer, to_exact, to_float
+
+GUARD = 256
+"""Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
+
+
+@dataclass(frozen=True)
+class FusedLayer:
+    """Exact gains of every head onto every residual coordinate, and how the heads are evaluated."""
+
+    embedding: np.ndarray  # (D, d)
+    offset: np.ndarray  # (D,) value of U for the zero sequence
+    gains: np.ndarray  # (H, D, d)
+    decays: np.ndarray  # (H,)
+    rpe: tuple[str, ...]
+    constants: dict[str, np.ndarray] | None
+    """Rounded ratios, gains and taps of a float network; None for an exact one."""
+
+    @property
+    def bits(self) -> int:
+        """Working precision for this layer's kernels."""
+        largest = max((abs(g) for g in self.gains.flat), default=fmpq(0))
+        return GUARD + max(0, int(largest.p).bit_length() - int(largest.q).bit_length() + 1)
+
+    def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
+        """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
+        weights = [(j, w) for j, w in enumerate(row) if w != 0]
+        residual = sum((w * self.embedding[j, column] for j, w in weights), fmpq(0))
+        gains = [sum((w * self.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.rpe))]
+        groups = [*self._lin(gains), *self._log(gains)]
+        return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())))
+
+    def _lin(self, gains: list[fmpq]) -> list[Exponentials]:
+        heads = [h for h, kind in enumerate(self.rpe) if kind == "lin"]
+        if self.constants is not None:
+            ratio, gain = to_exact(self.constants["ratio"]), to_exact(self.constants["gain"])
+            used = [(k, gains[h]) for k, h in enumerate(heads) if gains[h] != 0]
+            if not used:
+                return []
+            return [Exponentials(tuple(arb(ratio[k]) for k, _ in used), tuple(arb(g * gain[k]) for k, g in used))]
+        result = []
+        for run, progression in _runs([(self.decays[h], gains[h]) for h in heads if gains[h] != 0], shortest=8):
+            ratios = tuple((-arb(p)).exp() for p, _ in run)
+            amplitudes = tuple(arb(a) * (1 - z) for (_, a), z in zip(run, ratios, strict=True))
+            result.append(Exponentials(ratios, amplitudes, progression))
+        return result
+
+    def _log(self, gains: list[fmpq]) -> list[Powers | Taps]:
+        heads = [h for h, kind in enumerate(self.rpe) if kind == "log"]
+        used = [(k, h) for k, h in enumerate(heads) if gains[h] != 0]
+        if not used:
+            return []
+        if self.constants is not None:
+            taps = to_exact(self.constants["taps"])
+            if taps.shape[1] == 0:
+                raise Refusal(
+                    f"a log head with decay {min(float(arb(self.decays[h])) for _, h in used):.3g} falls so slowly that it runs by FFT, "
+                    "whose rounding is not certified; use --dtype exact or larger decays"
+                )
+            sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
+            return [Taps(tuple(arb(v) for v in sums))]
+        result: list[Powers | Taps] = []
+        for run, progression in _runs([(self.decays[h], gains[h]) for _, h in used], shortest=3):
+            amplitudes = tuple(arb(a) / zeta(p, self.bits) for p, a in run)
+            result.append(Powers(tuple(p for p, _ in run), amplitudes, progression))
+        return result
+
+
+def _runs(heads: list[tuple[fmpq, fmpq]], shortest: int) -> list[tuple[list[tuple[fmpq, fmpq]], bool]]:
+    """Heads cut into runs whose decays are in arithmetic progression; runs below `shortest` are gathered into one plain group."""
+    runs: list[list[tuple[fmpq, fmpq]]] = []
+    for head in heads:
+        run = runs[-1] if runs else None
+        fits = run is not None and (len(run) == 1 or head[0] - run[-1][0] == run[1][0] - run[0][0])
+        if run is not None and fits and head[0] > run[-1][0]:
+            run.append(head)
+        else:
+            runs.append([head])
+    plain = [head for run in runs if len(run) < shortest for head in run]
+    result = [(run, True) for run in runs if len(run) >= shortest]
+    return result + ([(plain, False)] if plain else [])
+
+
+def fuse(network: Transformer) -> FusedLayer:
+    """The fused layer of a one-layer dp-free network; anything else is refused."""
+    if len(network.layers) != 1:
+        raise InputError(f"this network has {len(network.layers)} layers; kernels are those of one layer")
+    attention = network.layers[0].attention
+    if attention.kind != "dp-free" or attention.window != "infinite":
+        raise InputError(f"attention is {attention.kind}, {attention.window}; kernels need dp-free attention with an infinite window")
+    constants = None if network.dtype == "exact" else fast.head_constants(attention)
+    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    value, output = to_exact(attention.value), to_exact(attention.output)
+    carried = np.array([v @ embedding for v in value])  # (H, dv, d)
+    gains = np.array([o @ c for o, c in zip(output, carried, strict=True)])
+    if constants is not None and any(b != 0 for b in bias):
+        raise InputError("a float network with an embedding bias is not certified: its past is not the zero sequence")
+    offset = bias + sum((o @ (v @ bias) for o, v in zip(output, value, strict=True)), start=bias * 0)
+    return FusedLayer(embedding, offset, gains, to_exact(attention.decay), attention.rpe, constants)
+
+
+def _table(layer: FusedLayer, length: int) -> np.ndarray:
+    """Kernels (D, d, S) in float64, S ≤ length: cut where the tail is below the last bit of float64."""
+    rows, columns = layer.embedding.shape
+    tables, cache = [], {}
+    with working_precision(layer.bits):
+        for j in range(rows):
+            unit = tuple(fmpq(int(i == j)) for i in range(rows))
+            for column in range(columns):
+                key = (layer.embedding[j, column], tuple(layer.gains[:, j, column]))
+                if key not in cache:
+                    kernel, count = layer.kernel(unit, column), min(length, 64)
+                    while count < length and not kernel.tail(count) < arb(2) ** -60:
+                        count = min(length, 2 * count)
+                    cache[key] = [float(v) for v in kernel.values(0, count)]
+                tables.append(cache[key])
+    longest = max(map(len, tables))
+    padded = [t + [0.0] * (longest - len(t)) for t in tables]
+    return np.array(padded).reshape(rows, columns, longest)
+
+
+@partial(jax.jit, static_argnames="size")
+def _convolve(kernels: jax.Array, offset: jax.Array, ffn: FeedForward, tokens: jax.Array, size: int) -> jax.Array:
+    """FFN(offset + Σ κ * x) for tokens (…, N, d)."""
+    length = tokens.shape[-2]
+    spectrum = jnp.fft.rfft(kernels, n=size)
+    signal = jnp.fft.rfft(jnp.swapaxes(tokens, -1, -2), n=size)
+    stream = jnp.fft.irfft(jnp.einsum("dif,...if->...df", spectrum, signal), n=size)[..., :length]
+    return feed_forward(ffn, jnp.swapaxes(stream, -1, -2) + offset)[..., 0]
+
+
+def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
+    """An exact network on tokens (…, N, d): kernels in ball arithmetic, rounded once, then convolution and read-out in float64."""
+    layer = fuse(network)
+    tokens = np.asarray(tokens, dtype=np.float64)
+    kernels = _table(layer, tokens.shape[-2])
+    ffn = network.layers[0].feedforward
+    with with_x64("float64"):
+        float_ffn = FeedForward(*(jnp.asarray(to_float(a, "float64")) for a in (ffn.inner, ffn.bias, ffn.outer)))
+        size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
+        offset = jnp.asarray(to_float(layer.offset, "float64"))
+        return np.asarray(_convolve(jnp.asarray(kernels), offset, float_ffn, jnp.asarray(tokens), size))
+
+
+def run(network: Transformer, tokens: Any) -> np.ndarray:
+    """Evaluate any network: exact ones fused, float ones by the fast pass."""
+    tokens = np.asarray(tokens)
+    if tokens.ndim < 2 or tokens.shape[-1] != network.dim or tokens.shape[-2] == 0:
+        raise InputError(f"tokens have shape {tokens.shape}; expected (…, N, {network.dim}) with N ≥ 1")
+    if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
+        raise InputError("tokens must be finite real numbers")
+    if np.abs(tokens).max() > 1:
+        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
+    return run_exact(network, tokens) if network.dtype == "exact" else fast.forward(network, tokens)

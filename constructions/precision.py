@@ -1,0 +1,31 @@
+"""Float types: their unit roundoff, and float64 without a global switch.
+
+JAX computes in float32 unless float64 is enabled. We never touch the global flag: every entry point that needs float64 runs inside
+JAX's own context manager (`jax.enable_x64`), which is scoped to that call and part of JAX's compilation cache key, so user code
+around it keeps its setting.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import jax
+from flint import fmpq
+
+from analyzer.errors import InputError
+
+HIGHEST = jax.lax.Precision.HIGHEST
+"""No reduced-precision matrix products on accelerators: certificates count on IEEE operations of the stated type."""
+
+UNIT: dict[str, fmpq] = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
+"""Unit roundoff u of each type."""
+MANTISSA = {"float32": 24, "float64": 53}
+SMALLEST: dict[str, fmpq] = {"float32": fmpq(1, 2**126), "float64": fmpq(1, 2**1022)}
+"""Least normal number: results below it may be flushed to zero."""
+
+DTYPES = ("exact", "float64", "float32")
+
+
+def with_x64(dtype: str) -> AbstractContextManager[None]:
+    """The context in which arrays of this type exist."""
+    if dtype not in UNIT:
+        raise InputError(f"dtype {dtype!r} is not executable; choose from {', '.join(UNIT)}")
+    return jax.enable_x64(True) if dtype == "float64" else nullcontext()

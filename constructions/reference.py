@@ -1,0 +1,103 @@
+"""The reference forward pass: plain, O(N²), any weights, jitted, batched.
+
+One formula for all kinds of attention: log-weights for the tokens of the array, one more log-weight for the whole constant past
+before it (its mass is closed: Σ_{s>i} e^{−ps} = e^{−p(i+1)}/(1−e^{−p}), Σ_{s>i} s^{−p} = ζ(p, i+1)), then softmax or exp.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp, zeta
+
+from constructions.precision import HIGHEST, with_x64
+from constructions.transformer import Attention, FeedForward, Transformer
+
+
+def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
+    """A relu(B u + c) on the last axis."""
+    hidden = jax.nn.relu(jnp.einsum("...d,md->...m", u, ffn.inner, precision=HIGHEST) + ffn.bias)
+    return jnp.einsum("...m,om->...o", hidden, ffn.outer, precision=HIGHEST)
+
+
+def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:
+    """log Σ_{s>i} e^{pφ(s)} for every head and position i ≥ −1 (all of the past for i = −1), shape (H, len(position))."""
+    p, i = attention.decay[:, None], position[None, :]
+    lin = -p * (i + 1) - jnp.log1p(-jnp.exp(-p))
+    log = jnp.log(zeta(jnp.maximum(p, 1 + 1e-6), jnp.maximum(i + 1, 1)))
+    is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None]
+    return jnp.where(is_lin, lin, log)
+
+
+def _scores(attention: Attention, queries: jax.Array, keys: jax.Array) -> jax.Array:
+    """The part of the score that reads the residual stream, (…, H, queries, keys)."""
+    if attention.kind in ("dp", "nf"):
+        q = jnp.einsum("hkd,...td->...htk", attention.query, queries, precision=HIGHEST)
+        k = jnp.einsum("hkd,...sd->...hsk", attention.key, keys, precision=HIGHEST)
+        return jnp.einsum("...htk,...hsk->...hts", q, k, precision=HIGHEST)
+    if attention.kind == "tmx":
+        slot = jnp.einsum("hd,...td->...ht", attention.pointer, queries, precision=HIGHEST)
+        is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None]
+        lag = jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
+        return (attention.decay[:, None] * lag)[..., None]
+    return jnp.zeros((1, 1, 1), queries.dtype)
+
+
+def attend(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Attention output for x (…, N, D), and for the constant state of the positions before the array (D,)."""
+    length = x.shape[-2]
+    steps = jnp.arange(length)
+    distance = (steps[:, None] - steps[None, :]).astype(x.dtype)
+    p = attention.decay[:, None, None]
+    is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None, None]
+    position = jnp.where(is_lin, -p * distance, -p * jnp.log(jnp.maximum(distance, 1)))
+    visible = jnp.where(is_lin, distance >= 0, distance >= 1)
+    inside = jnp.where(visible, position + _scores(attention, x, x), -jnp.inf)
+    before = log_past_mass(attention, steps.astype(x.dtype))[..., None] + _scores(attention, x, past[None, :])
+    if attention.window == "finite":
+        before = jnp.full_like(before, -jnp.inf)
+    before = jnp.broadcast_to(before, (*inside.shape[:-1], 1))
+    weights = jnp.concatenate([inside, before], axis=-1)
+    if attention.kind in ("dp-free", "dp"):
+        total = logsumexp(weights, axis=-1, keepdims=True)
+        weights = weights - jnp.where(jnp.isfinite(total), total, 0)
+    weights = jnp.exp(weights)
+    values = jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
+    past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    mixed = jnp.einsum("...hts,...hsv->...htv", weights[..., :-1], values, precision=HIGHEST)
+    mixed = mixed + weights[..., -1:] * past_value[:, None, :]
+    output = jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
+    return output, past_output(attention, past, past_value)
+
+
+def past_output(attention: Attention, past: jax.Array, past_value: jax.Array) -> jax.Array:
+    """What attention returns at positions whose whole past is the constant state."""
+    if attention.kind in ("nf", "tmx"):
+        mass = log_past_mass(attention, jnp.full((1,), -1.0, past.dtype)) + _scores(attention, past[None, :], past[None, :])[..., 0]
+        past_value = jnp.exp(mass) * past_value
+    return jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
+
+
+def run_layers(network: Transformer, tokens: jax.Array, attention_pass: Any) -> jax.Array:
+    """The layers around a given attention pass; tokens (…, N, d) → outputs (…, N)."""
+    x = jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
+    past = network.bias
+    for index, layer in enumerate(network.layers):
+        attended, past_attended = attention_pass(index, layer.attention, x, past)
+        x, past = x + attended, past + past_attended
+        change, past_change = feed_forward(layer.feedforward, x), feed_forward(layer.feedforward, past)
+        last = index == len(network.layers) - 1
+        x, past = (change, past_change) if last else (x + change, past + past_change)
+    return x[..., 0]
+
+
+@jax.jit
+def _forward(network: Transformer, tokens: jax.Array) -> jax.Array:
+    return run_layers(network, tokens, lambda _, attention, x, past: attend(attention, x, past))
+
+
+def forward(network: Transformer, tokens: Any) -> np.ndarray:
+    """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
+    with with_x64(network.dtype):
+        return np.asarray(_forward(network, jnp.asarray(tokens, dtype=network.dtype)))

@@ -1,0 +1,248 @@
+"""The weights of Theorem 3.1 (statement and bounds: `analyzer.theorems.thm_3_1`).
+
+Residual stream of width D = (M+1)d in named blocks: `x0` holds x_t, `m1` … `mM` the memories.
+
+    W_E   x_t into x0, and c_k x_t into block m_k (the residual weight of its bank)
+    heads W_V^h reads x0, W_O^h writes a_kh times it into every block m_k that head h serves, decay p_h
+    FFN   f on the box of the memories delivered, by splines or Barron sampling
+
+Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `minimal` serves all lags with T_M heads.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import Refusal
+from analyzer.exact import dyadic, upper, working_precision
+from analyzer.extraction import Rpe, Tuning, attention_bound, lag_law_text, minimal_bound, solve_heads
+from analyzer.feedforward import plan_feedforward
+from analyzer.kernels import l1_norm
+from analyzer.targets import FixedMemory
+from constructions import banks as bank_of
+from constructions import feedforward
+from constructions.banks import HeadBank
+from constructions.fused import fuse
+from constructions.precision import MANTISSA, SMALLEST, UNIT
+from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
+
+DEFAULT_ERROR = 1e-2
+MAX_HEADS = 2048
+"""Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
+
+
+@dataclass(frozen=True)
+class Construction:
+    """A network built for a target, and what it was built from."""
+
+    target: FixedMemory
+    rpe: Rpe
+    bank: str
+    ffn: str
+    network: Transformer
+    seed: int
+    draws: int
+
+
+def slots(target: FixedMemory) -> dict[str, range]:
+    """Named blocks of the residual stream."""
+    return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
+
+
+def build(
+    target: FixedMemory,
+    *,
+    rpe: Rpe = "lin",
+    bank: str = "minimal",
+    heads: int | None = None,
+    error: float | None = None,
+    ffn: str = "spline",
+    width: int | None = None,
+    dtype: str = "exact",
+    seed: int = 0,
+    share: bool = False,
+) -> Construction:
+    """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
+    if heads is not None and heads > MAX_HEADS:
+        raise Refusal(f"{heads} heads are too many to build (limit {MAX_HEADS}); use --bank minimal, which needs {target.lags[-1]}")
+    budget = DEFAULT_ERROR if error is None else error
+    curved = bool(target.readout.ridges)
+    cap = min(1.0, budget)
+    box = _box(target, [arb(cap)] * len(target.lags))
+    lipschitz = target.readout.lipschitz(box)[1:]
+    attention_error = budget / 2 if curved else budget
+    head_banks = _banks(target.lags, rpe, bank, heads, error, lipschitz, attention_error, cap, dtype, share)
+    network = _assemble(target, head_banks, _placeholder(target))
+    radii = _box(target, _delivered(target, network)) if curved else box
+    plan = plan_feedforward(ffn, target.readout, radii, width, budget / 2)
+    if ffn == "spline":
+        neurons, draws = feedforward.spline(target.readout, plan, radii), 1
+    else:
+        neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
+    network = _assemble(target, head_banks, feedforward.as_network(neurons))
+    return Construction(target, rpe, bank, ffn, round_network(network, dtype), seed, draws)
+
+
+def _box(target: FixedMemory, errors: Sequence[arb]) -> list[arb]:
+    """Radii of the box of (x0, memories): 1 and 1 + e_k."""
+    return [arb(1)] * target.dim + [1 + e for e in errors for _ in range(target.dim)]
+
+
+def _placeholder(target: FixedMemory) -> FeedForward:
+    return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
+
+
+def _delivered(target: FixedMemory, network: Transformer) -> list[arb]:
+    """Certified extraction errors of the banks, slightly enlarged so that rounding stays inside the read-out's range."""
+    layer = fuse(network)
+    errors = []
+    with working_precision(layer.bits):
+        for k, lag in enumerate(target.lags, start=1):
+            row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
+            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).enclosure
+            errors.append(arb(upper(error * (1 + arb(2) ** -10))))
+    return errors
+
+
+def _banks(
+    lags: tuple[int, ...],
+    rpe: Rpe,
+    bank: str,
+    heads: int | None,
+    error: float | None,
+    lipschitz: list[arb],
+    attention_error: float,
+    cap: float,
+    dtype: str,
+    share: bool,
+) -> list[HeadBank]:
+    if bank == "minimal":
+        count = lags[-1] if heads is None else heads
+        if count < lags[-1]:
+            raise Refusal(lag_law_text(lags[-1], count, rpe))
+        if count > MAX_HEADS:
+            raise Refusal(f"lag {lags[-1]} needs {count} heads; {MAX_HEADS} is the most that we build")
+        if dtype != "exact":
+            return [_budgeted(lags, rpe, count, dtype, attention_error)]
+
+        def holds(errors: list[arb]) -> bool:
+            total = sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
+            return upper(total) <= attention_error and all(upper(e) <= cap for e in errors)
+
+        return [bank_of.exact_minimal(rpe, lags, count, holds, attention_error)]
+    if heads is not None:
+        bound = attention_bound(rpe, lags, heads, bank, None, share)
+    else:
+        steepest = max(1.0, *(upper(lip) for lip in lipschitz), 0.0)
+        bound = solve_heads(rpe, lags, min(cap, attention_error / steepest), bank, None, share)
+        if bound.total_heads > MAX_HEADS:
+            raise Refusal(
+                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build; "
+                f"use --bank minimal ({lags[-1]} heads), a larger --error, or --heads"
+            )
+    tunings = [t if dtype == "exact" else _representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
+    if share:
+        return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
+    return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
+
+
+def _representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
+    """α and γ on a grid so coarse that every decay γ + αk (log: 1 + γ + αk) is a number of the type."""
+    top = float(arb(tuning.gamma + tuning.alpha * heads)) + (rpe == "log")
+    grid = fmpq(2) ** (math.ceil(math.log2(top)) + 1 - MANTISSA[dtype])
+
+    def snap(value: fmpq) -> fmpq:
+        return max(fmpq(1), fmpq(round(float(arb(value / grid))))) * grid
+
+    return Tuning(snap(tuning.alpha), snap(tuning.gamma))
+
+
+MAX_FLOAT_LAG = 24
+"""Beyond this lag u·4^T/2 exceeds 1 in float64 already, so no search for a float bank is started."""
+
+
+def _budgeted(lags: tuple[int, ...], rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
+    """The best minimal bank for a float type, refused when its rounding budget alone exceeds the error."""
+    unit = UNIT[dtype]
+    way_out = "use --dtype exact, more bits (float64), or a larger --error"
+    least = arb(unit) * arb(2) ** (2 * count - 1)
+    if rpe == "lin" and (upper(least) > error or count > MAX_FLOAT_LAG):
+        raise Refusal(
+            f"{dtype} cannot hold lag {count} at error {error:g}: the minimal bank's weights add up to at least 2^{2 * count - 1}, so "
+            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}; {way_out}"
+        )
+    if count > MAX_FLOAT_LAG:
+        raise Refusal(f"{dtype} cannot hold lag {count} on log heads: weights beyond 2^{2 * count - 1}; {way_out}")
+    bank = bank_of.budgeted_minimal(rpe, lags, count, unit, MANTISSA[dtype])
+    with working_precision(256):
+        promised = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
+        size = sum((abs(arb(a)) for row in (*bank.weights, bank.residuals) for a in row), arb(0))
+        budget = promised + arb(unit) * size
+        if upper(budget) > error:
+            raise Refusal(
+                f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
+                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, a rounding budget of {upper(arb(unit) * size):.3g}; {way_out}"
+            )
+    return bank
+
+
+def _assemble(target: FixedMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+    d, blocks = target.dim, slots(target)
+    width = target.readout.coordinates
+    block_of = {lag: blocks[f"m{k}"] for k, lag in enumerate(target.lags, start=1)}
+    total = sum(b.heads for b in head_banks)
+    embedding, value, output = zeros(width, d), zeros(total, d, width), zeros(total, width, d)
+    for i in range(d):
+        embedding[blocks["x0"][i], i] = fmpq(1)
+        value[:, i, blocks["x0"][i]] = fmpq(1)
+    start = 0
+    for bank in head_banks:
+        for lag, weights, residual in zip(bank.lags, bank.weights, bank.residuals, strict=True):
+            for i, row in enumerate(block_of[lag]):
+                embedding[row, i] = residual
+                for h, weight in enumerate(weights):
+                    output[start + h, row, i] = weight
+        start += bank.heads
+    attention = Attention(
+        decay=exact_array([p for b in head_banks for p in b.decays]),
+        value=value,
+        output=output,
+        query=zeros(total, 0, width),
+        key=zeros(total, 0, width),
+        pointer=zeros(0, width),
+        rpe=tuple(b.rpe for b in head_banks for _ in range(b.heads)),
+    )
+    return Transformer(embedding, zeros(width), (Layer(attention, ffn),))
+
+
+def round_network(network: Transformer, dtype: str) -> Transformer:
+    """The network in a float type; refused if a weight overflows or underflows it."""
+    if dtype == "exact":
+        return network
+    rounded = network.map(lambda a: to_float(a, dtype))
+    layer = network.layers[0]
+    largest = np.finfo(dtype).max
+    for name, array in (("output", layer.attention.output), ("embedding", network.embedding), ("feed-forward", layer.feedforward.outer)):
+        floats = np.abs(to_float(array, dtype))
+        if not np.isfinite(floats).all():
+            raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}; use --dtype exact or --bank minimal")
+    decays = to_float(layer.attention.decay, dtype)
+    if not (decays >= float(arb(SMALLEST[dtype]))).all():
+        raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
+    return rounded
+
+
+def storage_unit(dtype: str, weights: Sequence[fmpq]) -> fmpq:
+    """Relative rounding of stored bank weights: u for floats, 2^{−bits} for exact numbers of at most `bits` bits."""
+    if dtype != "exact":
+        return UNIT[dtype]
+    longest = max((int(w.p).bit_length() for w in weights), default=53)
+    return fmpq(1, 2) ** max(53, longest)
+
+
+def short(value: arb) -> fmpq:
+    """A rational near a ball, for display and tests."""
+    return dyadic(value, 53)
