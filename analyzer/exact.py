@@ -80,6 +80,19 @@ def dyadic(value: arb, bits: int) -> fmpq:
     return fmpq(mantissa) * fmpq(2) ** exponent
 
 
+def to_grid(value: arb, depth: int) -> fmpq:
+    """The multiple of 2^{−depth} nearest to the midpoint of a ball."""
+    mantissa, exponent = value.mid().man_exp()
+    return _half_up(int(mantissa), int(exponent) + depth) * fmpq(1, 2) ** depth
+
+
+def _half_up(mantissa: int, exponent: int) -> fmpq:
+    """mantissa · 2^exponent rounded to a whole number."""
+    if exponent >= 0:
+        return fmpq(mantissa) * fmpq(2) ** exponent
+    return fmpq((mantissa + (1 << (-exponent - 1))) >> -exponent)
+
+
 def to_text(value: fmpq) -> str:
     """Exact text of a rational: `m`, `m*2^e` for dyadic numbers, `p/q` otherwise."""
     numerator, denominator = value.p, value.q

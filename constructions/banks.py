@@ -1,8 +1,8 @@
 """Head banks: decays and weights that turn relative positions into memories.
 
 A bank has decays p_1..p_H of one RPE type and, for every lag it serves, weights a_h on the normalised kernels and a residual
-weight c. All numbers are exact: decays are rationals, weights are rounded to `bits` significant bits, where `bits` follows from the
-inequality 2^{−bits}(|c| + Σ|a_h|) ≤ 2^{−64} e: storing them moves the error by less than 2^{−64} of itself.
+weight c. All numbers are exact: decays are rationals, weights are rounded to multiples of 2^{−k}, where k follows from the inequality
+(H + 1) 2^{−k} ≤ 2^{−63} e: storing them moves the error by less than 2^{−63} of itself.
 
 `interpolation_bank` is the proof of Wang & E's Lemmas F.1 and F.4; `minimal_lin` and `minimal_log` use as many heads as the lag.
 """
@@ -16,7 +16,7 @@ from flint import arb, arb_poly, fmpq
 from analyzer import chebyshev
 from analyzer.bump import bump
 from analyzer.errors import Refusal
-from analyzer.exact import dyadic, upper, working_precision
+from analyzer.exact import dyadic, to_grid, upper, working_precision
 from analyzer.extraction import Rpe, Tuning, golden, minimal_bound
 from analyzer.zeta import zeta
 
@@ -33,8 +33,6 @@ class HeadBank:
     lags: tuple[int, ...]
     weights: tuple[tuple[fmpq, ...], ...]
     residuals: tuple[fmpq, ...]
-    unit: fmpq
-    """Relative rounding of the stored weights: 2^{−bits}."""
 
     @property
     def heads(self) -> int:
@@ -46,24 +44,17 @@ def normaliser(rpe: Rpe, decay: fmpq, bits: int) -> arb:
     return 1 / (1 - (-arb(decay)).exp()) if rpe == "lin" else zeta(decay, bits)
 
 
-def _store(
-    rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float, bits: int
-) -> HeadBank:
-    """Normalise the raw amplitudes and round them to the bits that the error asks for."""
+def _store(rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float) -> HeadBank:
+    """Normalise the raw amplitudes and round them to the grid that the error asks for."""
+    depth = _bits_below(error) + GUARD + len(decays).bit_length()
     weights = []
     for amplitudes in raw:
-        needed = [min(bits, max(0, _magnitude(a)) + _bits_below(error) + 2 * GUARD) for a in amplitudes]
-        weights.append([a * normaliser(rpe, p, k) for a, p, k in zip(amplitudes, decays, needed, strict=True)])
-    sizes = [sum((abs(a) for a in row), abs(c)) for row, c in zip(weights, residuals, strict=True)]
-    keep = max(53, max(map(_magnitude, sizes)) + _bits_below(error) + GUARD)
-    return HeadBank(
-        rpe,
-        tuple(decays),
-        tuple(lags),
-        tuple(tuple(dyadic(a, keep) for a in row) for row in weights),
-        tuple(dyadic(c, keep) for c in residuals),
-        fmpq(1, 2) ** keep,
-    )
+        row = []
+        for amplitude, decay in zip(amplitudes, decays, strict=True):
+            needed = max(0, _magnitude(amplitude)) + depth + 8
+            row.append(to_grid(amplitude * normaliser(rpe, decay, needed), depth))
+        weights.append(tuple(row))
+    return HeadBank(rpe, tuple(decays), tuple(lags), tuple(weights), tuple(to_grid(c, depth) for c in residuals))
 
 
 def _magnitude(value: arb) -> int:
@@ -91,7 +82,7 @@ def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning
         decays = [first + tuning.alpha * k for k in range(heads)]
         table = chebyshev.cosines(degree)
         raw = [_interpolate(rpe, lag, tuning, table) for lag in lags]
-        return _store(rpe, decays, lags, raw, [arb(0)] * len(lags), 2.0**-GUARD, bits)
+        return _store(rpe, decays, lags, raw, [arb(0)] * len(lags), 2.0**-GUARD)
 
 
 def _interpolate(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[arb]:
@@ -134,7 +125,7 @@ def minimal_lin(lags: Sequence[int], heads: int, top: fmpq, decay_bits: int, err
         for lag in lags:
             numerator = [*[arb(0)] * (lag - 1), *denominator.coeffs()[: heads - lag + 1]]
             raw.append([_amplitude(h, ratios, numerator) for h in range(heads)])
-        return _store("lin", decays, lags, raw, [-sum(row, arb(0)) for row in raw], error, bits)
+        return _store("lin", decays, lags, raw, [-sum(row, arb(0)) for row in raw], error)
 
 
 def _amplitude(h: int, ratios: list[arb], numerator: list[arb]) -> arb:
@@ -165,7 +156,7 @@ def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: 
             for zero in zeros:
                 scale /= arb(lag) ** -power - zero
             raw.append([scale * c for c in arb_poly.from_roots(zeros).coeffs()])
-        return _store("log", decays, lags, raw, [arb(0)] * len(lags), error, bits)
+        return _store("log", decays, lags, raw, [arb(0)] * len(lags), error)
 
 
 def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> fmpq:
@@ -213,8 +204,13 @@ def exact_minimal(rpe: Rpe, lags: Sequence[int], heads: int, target: Callable[[l
     return minimal_log(lags, heads, base, step, error)
 
 
-def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, unit: fmpq, precision: int) -> HeadBank:
-    """The minimal bank that is best for a float type of unit roundoff u: minimise Σ_k e_k + u(|c_k| + Σ_h |a_kh|) (3.5).
+def weight_sum(bank: HeadBank) -> arb:
+    """Σ_k (|c_k| + Σ_h |a_kh|)."""
+    return sum((abs(arb(a)) for row in (*bank.weights, bank.residuals) for a in row), arb(0))
+
+
+def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, price: fmpq, precision: int) -> HeadBank:
+    """The minimal bank that is best for a float type: minimise Σ_k e_k + price · Σ_k (|c_k| + Σ_h |a_kh|), as (3.5).
 
     lin over b ∈ (0, 1); log over (B, η) by descent in the two coordinates. Decays are rounded to the type before the weights
     are computed from them.
@@ -223,8 +219,7 @@ def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, unit: fmpq, prec
     def budget(bank: HeadBank) -> float:
         with working_precision(256):
             errors = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
-            size = sum((abs(arb(a)) for row in bank.weights for a in row), arb(0)) + sum((abs(arb(c)) for c in bank.residuals), arb(0))
-            return upper(errors + arb(unit) * size)
+            return upper(errors + arb(price) * weight_sum(bank))
 
     def lin(logit: float) -> HeadBank:
         return minimal_lin(lags, heads, _short(1 / (1 + math.exp(-logit)), precision), precision, 2.0**-precision)

@@ -50,6 +50,27 @@ class FusedLayer:
         largest = max((abs(g) for g in self.gains.flat), default=fmpq(0))
         return GUARD + max(0, int(largest.p).bit_length() - int(largest.q).bit_length() + 1)
 
+    def serving(self, gains: Sequence[fmpq]) -> list[int]:
+        """Heads with a gain, and idle heads that continue their progression of decays (an interpolant may have zero coefficients)."""
+        used = {h for h, gain in enumerate(gains) if gain != 0}
+        for direction in (-1, 1):
+            for h in sorted(used, reverse=direction < 0):
+                fresh = h + direction
+                while 0 <= fresh < len(self.rpe) and fresh not in used and self._continues(fresh, direction):
+                    used.add(fresh)
+                    fresh += direction
+        return sorted(used) if used else [h for h in range(len(self.rpe)) if self._idle(h)]
+
+    def _idle(self, h: int) -> bool:
+        return all(g == 0 for g in self.gains[h].flat)
+
+    def _continues(self, h: int, direction: int) -> bool:
+        """Head h is idle and its decay continues the progression of the two heads before it (seen in the given direction)."""
+        first, second = h - direction, h - 2 * direction
+        if not self._idle(h) or not 0 <= second < len(self.rpe) or len({self.rpe[k] for k in (h, first, second)}) > 1:
+            return False
+        return self.decays[h] - self.decays[first] == self.decays[first] - self.decays[second]
+
     def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
         """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
         weights = [(j, w) for j, w in enumerate(row) if w != 0]
@@ -67,7 +88,7 @@ class FusedLayer:
                 return []
             return [Exponentials(tuple(arb(ratio[k]) for k, _ in used), tuple(arb(g * gain[k]) for k, g in used))]
         result = []
-        for run, progression in _runs([(self.decays[h], gains[h]) for h in heads if gains[h] != 0], shortest=8):
+        for run, progression in _runs([(self.decays[h], gains[h]) for h in self.serving(gains) if h in heads], shortest=8):
             ratios = tuple((-arb(p)).exp() for p, _ in run)
             amplitudes = tuple(arb(a) * (1 - z) for (_, a), z in zip(run, ratios, strict=True))
             result.append(Exponentials(ratios, amplitudes, progression))
@@ -88,7 +109,7 @@ class FusedLayer:
             sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
             return [Taps(tuple(arb(v) for v in sums))]
         result: list[Powers | Taps] = []
-        for run, progression in _runs([(self.decays[h], gains[h]) for _, h in used], shortest=3):
+        for run, progression in _runs([(self.decays[h], gains[h]) for h in self.serving(gains) if h in heads], shortest=3):
             amplitudes = tuple(arb(a) / zeta(p, self.bits) for p, a in run)
             result.append(Powers(tuple(p for p, _ in run), amplitudes, progression))
         return result

@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import dyadic, upper, working_precision
+from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, lag_law_text, minimal_bound, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
@@ -74,9 +74,9 @@ def build(
     box = _box(target, [arb(cap)] * len(target.lags))
     lipschitz = target.readout.lipschitz(box)[1:]
     attention_error = budget / 2 if curved else budget
-    head_banks = _banks(target.lags, rpe, bank, heads, error, lipschitz, attention_error, cap, dtype, share)
+    head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
     network = _assemble(target, head_banks, _placeholder(target))
-    radii = _box(target, _delivered(target, network)) if curved else box
+    radii = _box(target, _delivered(target, network, head_banks, dtype)) if curved else box
     plan = plan_feedforward(ffn, target.readout, radii, width, budget / 2)
     if ffn == "spline":
         neurons, draws = feedforward.spline(target.readout, plan, radii), 1
@@ -95,30 +95,42 @@ def _placeholder(target: FixedMemory) -> FeedForward:
     return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
 
 
-def _delivered(target: FixedMemory, network: Transformer) -> list[arb]:
-    """Certified extraction errors of the banks, slightly enlarged so that rounding stays inside the read-out's range."""
+def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+    """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
+    heads = sum(b.heads for b in head_banks)
     errors = []
     with working_precision(layer.bits):
         for k, lag in enumerate(target.lags, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
-            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).enclosure
-            errors.append(arb(upper(error * (1 + arb(2) ** -10))))
+            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).enclosure * (1 + arb(2) ** -10)
+            size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
+            size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
+            slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype)) * size
+            errors.append(arb(upper(error + slack)))
     return errors
 
 
+def rounding_price(target: FixedMemory, heads: int, dtype: str) -> fmpq:
+    """What a unit of weight costs in rounding: u times the operations between a token and its memory.
+
+    Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
+    """
+    return UNIT[dtype] * (4 + (target.dim + 1) + target.readout.coordinates + 5 + heads * target.dim + 1)
+
+
 def _banks(
-    lags: tuple[int, ...],
+    target: FixedMemory,
     rpe: Rpe,
     bank: str,
     heads: int | None,
-    error: float | None,
     lipschitz: list[arb],
     attention_error: float,
     cap: float,
     dtype: str,
     share: bool,
 ) -> list[HeadBank]:
+    lags = target.lags
     if bank == "minimal":
         count = lags[-1] if heads is None else heads
         if count < lags[-1]:
@@ -126,7 +138,7 @@ def _banks(
         if count > MAX_HEADS:
             raise Refusal(f"lag {lags[-1]} needs {count} heads; {MAX_HEADS} is the most that we build")
         if dtype != "exact":
-            return [_budgeted(lags, rpe, count, dtype, attention_error)]
+            return [_budgeted(target, rpe, count, dtype, attention_error)]
 
         def holds(errors: list[arb]) -> bool:
             total = sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
@@ -160,31 +172,30 @@ def _representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
     return Tuning(snap(tuning.alpha), snap(tuning.gamma))
 
 
-MAX_FLOAT_LAG = 24
-"""Beyond this lag u·4^T/2 exceeds 1 in float64 already, so no search for a float bank is started."""
+MAX_FLOAT_HEADS = 27
+"""u·2^{2T−1} reaches 1 at T = 27 in float64: no float bank with more heads is searched for."""
 
 
-def _budgeted(lags: tuple[int, ...], rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
-    """The best minimal bank for a float type, refused when its rounding budget alone exceeds the error."""
-    unit = UNIT[dtype]
-    way_out = "use --dtype exact, more bits (float64), or a larger --error"
+def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
+    """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
+    unit, lags = UNIT[dtype], target.lags
+    way_out = f"use --dtype exact{', more bits (--dtype float64)' if dtype == 'float32' else ''}, or a larger --error"
     least = arb(unit) * arb(2) ** (2 * count - 1)
-    if rpe == "lin" and (upper(least) > error or count > MAX_FLOAT_LAG):
+    if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(
             f"{dtype} cannot hold lag {count} at error {error:g}: the minimal bank's weights add up to at least 2^{2 * count - 1}, so "
             f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}; {way_out}"
         )
-    if count > MAX_FLOAT_LAG:
-        raise Refusal(f"{dtype} cannot hold lag {count} on log heads: weights beyond 2^{2 * count - 1}; {way_out}")
-    bank = bank_of.budgeted_minimal(rpe, lags, count, unit, MANTISSA[dtype])
+    if count > MAX_FLOAT_HEADS:
+        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS}); {way_out}")
+    bank = bank_of.budgeted_minimal(rpe, lags, count, rounding_price(target, count, dtype), MANTISSA[dtype])
     with working_precision(256):
         promised = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
-        size = sum((abs(arb(a)) for row in (*bank.weights, bank.residuals) for a in row), arb(0))
-        budget = promised + arb(unit) * size
-        if upper(budget) > error:
+        size = bank_of.weight_sum(bank)
+        if upper(promised + arb(unit) * size) > error:
             raise Refusal(
                 f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
-                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, a rounding budget of {upper(arb(unit) * size):.3g}; {way_out}"
+                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs {upper(arb(unit) * size):.3g} to store; {way_out}"
             )
     return bank
 
@@ -233,16 +244,3 @@ def round_network(network: Transformer, dtype: str) -> Transformer:
     if not (decays >= float(arb(SMALLEST[dtype]))).all():
         raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
     return rounded
-
-
-def storage_unit(dtype: str, weights: Sequence[fmpq]) -> fmpq:
-    """Relative rounding of stored bank weights: u for floats, 2^{−bits} for exact numbers of at most `bits` bits."""
-    if dtype != "exact":
-        return UNIT[dtype]
-    longest = max((int(w.p).bit_length() for w in weights), default=53)
-    return fmpq(1, 2) ** max(53, longest)
-
-
-def short(value: arb) -> fmpq:
-    """A rational near a ball, for display and tests."""
-    return dyadic(value, 53)

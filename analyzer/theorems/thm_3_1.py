@@ -87,6 +87,8 @@ def extraction_budget(bank: str, rpe: ex.Rpe, lag: int, decays: Sequence[fmpq]) 
     """What the lemma promises for a bank with these decays: (3.1)/(3.2) at the best rate, or (3.3)/(3.4)."""
     if bank == "minimal":
         return ex.minimal_bound(rpe, lag, decays)
+    if len(decays) < 3:
+        raise InputError(f"{len(decays)} heads serve lag {lag}: a {bank} bank has 3 at least")
     tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
     if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in zip(decays, decays[1:], strict=False)):
         raise InputError(f"the decays stored for lag {lag} are no progression γ + αk: not a {bank} bank")

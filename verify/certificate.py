@@ -1,0 +1,97 @@
+"""The result of a verification: witness ≤ certified ≤ bound, part by part, with a verdict that says what to do next."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Verdict(Enum):
+    """What the chain says; the value is the JSON name."""
+
+    HOLDS = "holds"
+    VACUOUS = "vacuous"
+    VIOLATED = "violated"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A lemma of the proof graph: the number certified from the weights beside what the lemma promises (both rounded up)."""
+
+    name: str
+    certified: float
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        return self.certified <= self.bound
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified."""
+
+    theorem: str
+    witness: float
+    witness_input: str
+    certified: float
+    bound: float
+    rounding: float
+    trivial: float
+    parts: tuple[Part, ...]
+    sizes: dict[str, int]
+    dtype: str
+    seconds: float
+    faults: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        chain = self.witness <= self.certified <= self.bound and all(part.holds for part in self.parts)
+        if not chain or self.faults:
+            return Verdict.VIOLATED
+        return Verdict.VACUOUS if self.bound >= self.trivial else Verdict.HOLDS
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        if self.faults:
+            return self.faults[0]
+        broken = next((part for part in self.parts if not part.holds), None)
+        match self.verdict:
+            case Verdict.HOLDS:
+                return "the network obeys the theorem's bound"
+            case Verdict.VACUOUS:
+                return (
+                    f"the bound {self.bound:.3g} is no better than a constant output ({self.trivial:.3g}), though the network is certified "
+                    f"to {self.certified:.3g}; use more heads, --bank tuned or --bank minimal"
+                )
+            case Verdict.VIOLATED if broken is not None:
+                return f"{broken.name}: certified {broken.certified:.6g} exceeds its bound {broken.bound:.6g}; the weights are not this theorem's"
+        return f"witness {self.witness:.6g}, certified {self.certified:.6g}, bound {self.bound:.6g} are out of order"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of `lemmaformer verify`."""
+        return {
+            "theorem": self.theorem,
+            "verdict": self.verdict.value,
+            "advice": self.advice,
+            "witness": self.witness,
+            "witness_input": self.witness_input,
+            "certified": self.certified,
+            "bound": self.bound,
+            "trivial": self.trivial,
+            "parts": [{"name": p.name, "certified": p.certified, "bound": p.bound} for p in self.parts],
+            "sizes": self.sizes,
+            "dtype": self.dtype,
+            "rounding": self.rounding,
+            "seconds": self.seconds,
+        }
+
+    def chain(self) -> dict[str, Any]:
+        """The claims that a bundle's card carries."""
+        return {
+            "witness": self.witness,
+            "certified": self.certified,
+            "bound": self.bound,
+            "rounding": self.rounding,
+            "verdict": self.verdict.value,
+        }

@@ -1,0 +1,105 @@
+"""Rounding of the fast executor: how far a float network's output can be from its real-arithmetic value.
+
+The executor of a dp-free layer (`constructions.fast`) performs, outside comparisons, only additions and multiplications of the stated
+type; XLA may order sums as it likes and may fuse a product into a sum, and it may flush results below the least normal number η to zero.
+With γ_n = nu/(1−nu), for any order and with or without fusing,
+
+    |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|b_i|),
+
+the last term for flushed factors and products. Every quantity carries a magnitude (bound of the exact value for tokens in [−1, 1]) and an error; both are propagated through embedding,
+values, heads, output projection, residual addition and feed-forward network. A scan state S ← zS + v has, with E its error,
+
+    E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.exact import maximum
+from constructions.fused import FusedLayer
+from constructions.precision import SMALLEST, UNIT
+from constructions.transformer import Transformer, to_exact
+
+
+@dataclass(frozen=True)
+class _Float:
+    """Bounds of |exact value| and |computed − exact|."""
+
+    magnitude: arb
+    error: arb
+
+
+class _Arithmetic:
+    def __init__(self, dtype: str) -> None:
+        self.unit, self.tiny = arb(UNIT[dtype]), arb(SMALLEST[dtype])
+
+    def gamma(self, terms: int) -> arb:
+        return terms * self.unit / (1 - terms * self.unit)
+
+    def dot(self, weights: Sequence[fmpq], inputs: Sequence[_Float]) -> _Float:
+        """A dot product with exact weights; every term counts, zero or not."""
+        terms = [(abs(arb(w)), x) for w, x in zip(weights, inputs, strict=True) if w != 0]
+        magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
+        carried = sum((w * x.error for w, x in terms), arb(0))
+        count = len(inputs)
+        flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
+        return _Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed)
+
+    def plus(self, a: _Float, b: _Float, magnitude: arb) -> _Float:
+        error = a.error + b.error
+        return _Float(magnitude, error + self.unit * (magnitude + error) + self.tiny)
+
+    def scan(self, ratio: fmpq, gain: fmpq, value: _Float) -> _Float:
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence."""
+        z, g = arb(ratio), arb(gain)
+        growth = (1 + self.unit) ** 2
+        state = value.magnitude / (1 - z)
+        fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
+        error = fresh / (1 - z * growth)
+        return _Float(g * state, g * error + self.unit * g * (state + error) + self.tiny)
+
+
+def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[arb]) -> tuple[arb, list[arb]]:
+    """(rounding of the feed-forward network for the stream it is given, rounding of each residual coordinate).
+
+    `stream` bounds |U_j| in exact arithmetic, for a one-layer dp-free float network.
+    """
+    arithmetic = _Arithmetic(network.dtype)
+    constants = layer.constants
+    assert constants is not None
+    attention, ffn = network.layers[0].attention, network.layers[0].feedforward
+    one = _Float(arb(1), arb(0))
+    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    embedded = [arithmetic.dot([*row, b], [one] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
+    outputs = _head_outputs(arithmetic, network, constants, embedded)
+    projection = np.moveaxis(to_exact(attention.output), 1, 0)  # (D, H, dv)
+    residual = []
+    for j, rows in enumerate(projection):
+        attended = arithmetic.dot(list(rows.flat), outputs)
+        residual.append(arithmetic.plus(embedded[j], attended, stream[j]))
+    given = [_Float(r.magnitude + r.error, arb(0)) for r in residual]
+    hidden = []
+    for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
+        hidden.append(arithmetic.dot([*row, c], [*given, one]))
+    output = arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden)
+    return output.error, [r.error for r in residual]
+
+
+def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict[str, np.ndarray], embedded: list[_Float]) -> list[_Float]:
+    """Every head's mixed value coordinates, in the order of the heads."""
+    attention = network.layers[0].attention
+    values = [[arithmetic.dot(list(row), embedded) for row in head] for head in to_exact(attention.value)]
+    ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
+    place = {h: k for kind in ("lin", "log") for k, h in enumerate(attention.heads_of(kind))}
+    outputs = []
+    for h, kind in enumerate(attention.rpe):
+        k = place[h]
+        for value in values[h]:
+            if kind == "lin":
+                outputs.append(arithmetic.scan(ratio[k], gain[k], value))
+            else:
+                outputs.append(arithmetic.dot(list(taps[k]), [value] * taps.shape[1]))
+    return outputs

@@ -1,0 +1,315 @@
+"""The certificate of Theorem 3.1: from stored weights to witness ≤ certified ≤ bound.
+
+Let û = U be the residual stream after attention, u = (x_t, x_{t−T_1}, …) what it should be, F the feed-forward network. Then
+
+    |F(û) − f(u)| ≤ sup_box |F − f| + min( Σ_r |scale_r| sup|ψ_r'| ‖w_r·(κ − 1)‖₁ ,  Σ_k Lip_k e_k )                (certified)
+
+where the first sum runs over the ridges of f (its affine part is one of them, with ψ' = 1) and ‖w·(κ − 1)‖₁ is the ℓ¹ norm of the error kernel
+in that direction: exact for affine read-outs. The box is that of the kernels' norms, e_k = ‖κ_k − 1_{T_k}‖₁, all with their infinite tails.
+Float networks are certified with the constants that the executor uses, and the rounding of the evaluation is added: δ_j on the residual stream, which f
+passes on with its Lipschitz constants (the box contains û + δ), and that of the feed-forward network itself.
+
+The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing the weights:
+2^{−bits} or u times their sum; float networks add the budget of their evaluation.
+
+The witness is the error at an explicit input: the sign sequence of the worst direction's error kernel, both signs, run through the network (float
+networks really run; exact ones are evaluated in ball arithmetic). For affine read-outs of exact networks it is the sign sequence over the infinite past.
+"""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.extraction import Rpe
+from analyzer.feedforward import least_width, plan_barron
+from analyzer.kernels import Norm, l1_norm
+from analyzer.readout import ReadOut
+from analyzer.relu_error import Neuron, neurons_of, readout_error, spline_bound
+from analyzer.targets import FixedMemory
+from analyzer.theorems import thm_3_1 as theorem
+from constructions import fast
+from constructions.feedforward import STORAGE
+from constructions.fused import FusedLayer, fuse
+from constructions.precision import UNIT
+from constructions.transformer import Transformer, to_exact
+from verify.certificate import Certificate, Part
+from verify.rounding import evaluation_error
+
+FFN_BITS = 256
+MAX_CORNERS = 64
+MAX_WITNESS = 4096
+"""Tokens of a witness that is run through a float network or a curved read-out; longer tails are left at zero."""
+
+
+@dataclass(frozen=True)
+class _Directions:
+    """ℓ¹ norms of error kernels, remembered per direction."""
+
+    target: FixedMemory
+    layer: FusedLayer
+    known: dict[tuple[fmpq, ...], list[Norm]]
+    columns: dict[tuple[object, ...], Norm]
+
+    def norms(self, row: tuple[fmpq, ...], error: bool = True) -> list[Norm]:
+        """One norm per input coordinate, of w·(κ − 1) or of w·κ; equal kernels are computed once."""
+        d = self.target.dim
+        result = []
+        for column in range(d):
+            spikes: dict[int, fmpq] = {}
+            if error:
+                for k, lag in enumerate((0, *self.target.lags)):
+                    weight = row[k * d + column]
+                    if weight != 0:
+                        spikes[lag] = weight
+            weights = [(j, w) for j, w in enumerate(row) if w != 0]
+            gains = tuple(
+                sum((w * self.layer.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.layer.rpe))
+            )
+            residual = sum((w * self.layer.embedding[j, column] for j, w in weights), fmpq(0))
+            key = (residual, gains, tuple(sorted(spikes.items())))
+            if key not in self.columns:
+                self.columns[key] = l1_norm(self.layer.kernel(row, column, spikes))
+            result.append(self.columns[key])
+        return result
+
+    def total(self, row: tuple[fmpq, ...], error: bool = True) -> arb:
+        return sum((n.enclosure for n in self.norms(row, error)), arb(0))
+
+
+def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Certificate:
+    """Certify a stored network against Theorem 3.1 for a target; `bank` and `ffn` say which lemmas it claims to follow."""
+    start = time.perf_counter()
+    _check_layout(network, target)
+    layer = fuse(network)
+    readout, dtype = target.readout, network.dtype
+    rpe: Rpe = "lin" if layer.rpe[0] == "lin" else "log"
+    faults: list[str] = []
+    with working_precision(layer.bits):
+        directions = _Directions(target, layer, {}, {})
+        units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
+        offsets = [abs(arb(o)) for o in layer.offset]
+        errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
+        stream = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
+        memory_errors = [maximum([errors[j] for j in readout.slot(k)]) for k in range(len(readout.slots))]
+        budgets = _extraction_budgets(layer, target, bank, rpe, dtype, faults)
+    if dtype == "exact":
+        readout_rounding, slack = arb(0), [arb(0)] * len(stream)
+    else:
+        readout_rounding, slack = evaluation_error(network, layer, stream)
+    with working_precision(FFN_BITS):
+        box = [(r + s).upper() for r, s in zip(stream, slack, strict=True)]
+        hull = [b.max(arb(1)) for b in box]
+        neurons = _neurons(network)
+        readout_certified = readout_error(readout, neurons, box)
+        readout_bound = _readout_bound(ffn, readout, neurons, box, dtype)
+        lipschitz = readout.lipschitz(hull)
+        rounding = readout_rounding
+        for k, lip in enumerate(lipschitz):
+            rounding += lip * maximum([slack[j] for j in readout.slot(k)])
+        slotwise = sum((lip * e for lip, e in zip(lipschitz, memory_errors, strict=True)), arb(0))
+        ridgewise = _ridgewise(readout, directions, hull, offsets, layer)
+        certified = readout_certified + slotwise.min(ridgewise) + rounding
+        promised_hull = [arb(1)] * target.dim + [(1 + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
+        bound = theorem.total_budget(readout_bound + rounding, readout.lipschitz(promised_hull)[1:], budgets)
+        bound += lipschitz[0] * memory_errors[0]
+        parts = [Part("read-out", upper(readout_certified), upper(readout_bound))]
+        for lag, e, b in zip(target.lags, memory_errors[1:], budgets, strict=True):
+            parts.append(Part(f"extraction lag {lag}", upper(e), upper(b)))
+        witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
+        trivial = _constant_error(readout)
+    return Certificate(
+        theorem=theorem.ID,
+        witness=max(0.0, witness),
+        witness_input=description,
+        certified=upper(certified),
+        bound=upper(bound),
+        rounding=upper(rounding),
+        trivial=trivial,
+        parts=tuple(parts),
+        sizes=network.sizes(),
+        dtype=dtype,
+        seconds=time.perf_counter() - start,
+        faults=tuple(faults),
+    )
+
+
+def _check_layout(network: Transformer, target: FixedMemory) -> None:
+    expected = (target.readout.coordinates, target.dim)
+    if tuple(network.embedding.shape) != expected:
+        raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; theorem 3.1 for this target has {expected}")
+    if len(network.layers) != 1 or network.layers[0].feedforward.outer.shape[0] != 1:
+        raise InputError("theorem 3.1 speaks of one layer with a scalar read-out")
+
+
+def _extraction_budgets(
+    layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, dtype: str, faults: list[str]
+) -> list[arb]:
+    """What the lemma promises for every memory at the stored decays, plus the budget for storing its weights."""
+    budgets = []
+    for k, lag in enumerate(target.lags, start=1):
+        row = target.readout.slot(k)[0]
+        heads = list(range(len(layer.rpe))) if bank == "minimal" else layer.serving(layer.gains[:, row, 0])
+        decays = [layer.decays[h] for h in heads]
+        try:
+            if len({layer.rpe[h] for h in heads}) > 1:
+                raise InputError("a layer with both RPE types is not one of theorem 3.1's banks")
+            promised = theorem.extraction_budget(bank, rpe, lag, decays)
+        except (InputError, Refusal) as error:
+            faults.append(f"extraction lag {lag}: {error}")
+            promised = arb(0)
+        weights = [layer.gains[h, row, 0] for h in heads]
+        budgets.append(promised + _storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
+    return budgets
+
+
+def _storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
+    """Effect of storing a bank. Exact numbers lie on a grid of spacing 2^{−k}, which the largest denominator shows: H + 1 times that.
+    Floats: (3.5)'s u(|c| + Σ|a_h|), with the rounded ratio, gain or taps of every head added.
+
+    A relative change of at most u in z moves (1−z)z^s by at most u z/(1−z) in ℓ¹, one of u in the gain or in every tap by u; taps
+    that are left out hold at most u/2. Second-order terms are below one hundredth of that.
+    """
+    *amplitudes, residual = [abs(arb(w)) for w in weights]
+    if dtype == "exact":
+        return len(weights) / max(arb(w.q) for w in weights)
+    unit, total = arb(UNIT[dtype]), residual
+    for h, amplitude in zip(heads, amplitudes, strict=True):
+        z = (-arb(layer.decays[h])).exp()
+        total += amplitude * (2 + z / (1 - z) if layer.rpe[h] == "lin" else arb(3))
+    return unit * total * arb(fmpq(101, 100))
+
+
+def _neurons(network: Transformer) -> list[Neuron]:
+    ffn = network.layers[0].feedforward
+    return neurons_of(to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
+
+
+def _readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], dtype: str) -> arb:
+    """The spline or Barron estimate at the stored size, plus the storage budget of the neurons: u on outer weight, row and bias."""
+    if ffn == "spline":
+        promised = spline_bound(readout, neurons, box)
+    else:
+        promised = plan_barron(readout, box, max(len(neurons), least_width(readout) + 1), None).error
+    unit = arb(STORAGE if dtype == "exact" else UNIT[dtype])
+    storage = arb(0)
+    for neuron in neurons:
+        reach = sum((abs(arb(w)) * r for w, r in zip(neuron.row, box, strict=True)), abs(arb(neuron.bias)))
+        storage += abs(arb(neuron.outer)) * reach
+    return promised + 4 * unit * storage
+
+
+def _ridgewise(readout: ReadOut, directions: _Directions, hull: list[arb], offsets: list[arb], layer: FusedLayer) -> arb:
+    """Σ over the affine part and the ridges of (slope) · ‖error kernel in its direction‖₁."""
+    with working_precision(layer.bits):
+        shift = [sum((abs(arb(w)) * o for w, o in zip(row, offsets, strict=True)), arb(0)) for row in _rows(readout)]
+        norms = [directions.total(row) + s for row, s in zip(_rows(readout), shift, strict=True)]
+    slopes = [arb(1), *(abs(arb(r.scale)) * r.profile.slope(*r.span(hull)) for r in readout.ridges)]
+    return sum((slope * norm for slope, norm in zip(slopes, norms, strict=True)), arb(0))
+
+
+def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
+    return [readout.affine, *(ridge.direction for ridge in readout.ridges)]
+
+
+def _constant_error(readout: ReadOut) -> float:
+    """Error of the best constant output, from below: half the spread of f over corners of the token box and its centre."""
+    corners = itertools.islice(itertools.product((-1, 1), repeat=readout.coordinates), 2**12)
+    values = [readout([arb(v) for v in corner]) for corner in [*corners, (0,) * readout.coordinates]]
+    return lower((maximum(values) + maximum([-v for v in values])) / 2)
+
+
+def _witness(
+    network: Transformer,
+    target: FixedMemory,
+    layer: FusedLayer,
+    directions: _Directions,
+    neurons: list[Neuron],
+    readout_certified: arb,
+) -> tuple[float, str]:
+    """(error at an explicit input, rounded down; what the input is)."""
+    readout = target.readout
+    if network.dtype == "exact" and not readout.ridges:
+        with working_precision(layer.bits):
+            infinite = directions.total(readout.affine) - readout_certified
+        return lower(infinite), "sign sequence of the error kernel, infinite past"
+    candidates = _candidates(target, layer, directions)
+    if network.dtype != "exact":
+        errors = [_measured(network, target, tokens) for tokens in candidates]
+        return max(errors), "sign sequence of an error kernel, run in " + network.dtype
+    return _exact_witness(target, layer, directions, neurons, candidates), "sign sequence of an error kernel, in ball arithmetic"
+
+
+def _candidates(target: FixedMemory, layer: FusedLayer, directions: _Directions) -> list[np.ndarray]:
+    """Token arrays (N, d): for every direction the signs of its error kernel and, for curved read-outs, corner values at the lags."""
+    readout, result = target.readout, []
+    for row in _rows(readout):
+        if all(w == 0 for w in row):
+            continue
+        with working_precision(layer.bits):
+            norms = directions.norms(row)
+        length = min(MAX_WITNESS, max(len(n.window) for n in norms))
+        signs = np.array([[_sign(n.window[s]) if s < len(n.window) else 1 for n in norms] for s in range(length)], dtype=float)
+        signs = np.concatenate([signs, np.ones((max(0, target.lags[-1] + 1 - length), target.dim))])
+        result += [signs[::-1], -signs[::-1]]
+        if not readout.ridges:
+            continue
+        places = [lag for lag in (0, *target.lags)]
+        for corner in itertools.islice(itertools.product((-1.0, 1.0), repeat=len(places)), MAX_CORNERS):
+            for flip in (signs, -signs):
+                changed = flip.copy()
+                changed[places] = np.array(corner)[:, None]
+                result.append(changed[::-1])
+    return result[: 4 * MAX_CORNERS]
+
+
+def _sign(value: arb) -> int:
+    return -1 if value.mid() < 0 else 1
+
+
+def _wanted(target: FixedMemory, tokens: np.ndarray) -> arb:
+    """f at the last position of a token array."""
+    places = [tokens[-1 - lag] for lag in (0, *target.lags)]
+    return target.readout([arb(rational(float(v))) for place in places for v in place])
+
+
+def _measured(network: Transformer, target: FixedMemory, tokens: np.ndarray) -> float:
+    """|network − f| at the last token, as the float network really computes it."""
+    output = float(fast.forward(network, tokens)[-1])
+    return lower(abs(arb(rational(output)) - _wanted(target, tokens)))
+
+
+def _exact_witness(
+    target: FixedMemory, layer: FusedLayer, directions: _Directions, neurons: list[Neuron], candidates: list[np.ndarray]
+) -> float:
+    """The largest |F(û) − f(u)| over the candidates, in ball arithmetic."""
+    readout, d = target.readout, target.dim
+    with working_precision(layer.bits):
+        units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
+        windows = [[n.window for n in directions.norms(u)] for u in units]
+    best = 0.0
+    for tokens in candidates:
+        recent = [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
+        stream = []
+        for j, columns in enumerate(windows):
+            slot, coordinate = divmod(j, d)
+            lag = (0, *target.lags)[slot]
+            value = recent[lag][coordinate] + arb(layer.offset[j])
+            for column, window in enumerate(columns):
+                beyond = arb(0)
+                if len(recent) > len(window):  # the kernel beyond its window, against tokens of size at most 1
+                    beyond = directions.norms(units[j])[column].enclosure - sum((abs(v) for v in window), arb(0))
+                value += sum((window[s] * recent[s][column] for s in range(min(len(window), len(recent)))), arb(0))
+                value += arb(0, beyond.abs_upper())
+            stream.append(value)
+        output = arb(0)
+        for neuron in neurons:
+            before = sum((arb(w) * u for w, u in zip(neuron.row, stream, strict=True) if w != 0), arb(neuron.bias))
+            output += arb(neuron.outer) * before.max(arb(0))
+        best = max(best, lower(abs(output - _wanted(target, tokens))))
+    return best
