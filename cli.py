@@ -1,0 +1,439 @@
+"""The command line of lemmaformer.
+
+Heavy parts are imported inside the commands that need them, so that `--help` and `bound` answer without loading JAX.
+Exit codes: 0 done and holds, 1 a claim is violated, 2 bad input (one line on stderr).
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from analyzer.errors import InputError, LemmaformerError, Refusal
+
+RPE = click.Choice(["lin", "log"])
+MAX_BOUND_HEADS = 10**8
+MAX_TOKENS = 1 << 24
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_quiet = click.option("--quiet", is_flag=True, help="No progress display.")
+
+
+def _emit(data: dict[str, Any]) -> None:
+    click.echo(json.dumps(data, ensure_ascii=False))
+
+
+def _lags(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--lags {text[:40]!r} is not a list of whole numbers such as 2,5") from None
+
+
+def _positive_error(error: float | None) -> float | None:
+    if error is not None and not 0 < error < float("inf"):
+        raise InputError(f"--error {error} must be a positive number")
+    return error
+
+
+def _checked_heads(heads: int | None, limit: int) -> int | None:
+    if heads is not None and not 1 <= heads <= limit:
+        raise InputError(f"--heads {heads} is out of range; give 1 to {limit}")
+    return heads
+
+
+@click.group()
+@click.version_option(package_name="lemmaformer")
+def cli() -> None:
+    """Theorems about Transformers as running, certified code."""
+
+
+@cli.command()
+@click.argument("theorem_id", required=False)
+@click.option("--latex", is_flag=True, help="The bound in LaTeX.")
+@click.option("--graph", is_flag=True, help="The proof as a tree of lemmas with their budgets.")
+@click.option("--dot", is_flag=True, help="The proof graph in Graphviz's language.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--bank", type=click.Choice(["paper", "tuned", "minimal"]), default="tuned", show_default=True)
+@_json
+def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, rpe: Any, bank: str, as_json: bool) -> None:
+    """What is implemented: statement, constants, proof graph."""
+    import sympy
+
+    from analyzer.extraction import EXTRACTION
+    from analyzer.proof import dot as dot_text
+    from analyzer.proof import tree_lines
+    from analyzer.theorems import THEOREMS
+
+    if theorem_id is None:
+        rows = [{"id": name, "title": module.TITLE} for name, module in THEOREMS.items()]
+        if as_json:
+            _emit({"theorems": rows})
+        else:
+            for row in rows:
+                click.echo(f"{row['id']:10} {row['title']}")
+        return
+    module = _theorem(theorem_id)
+    proof = module.proof_graph(rpe, bank, "spline", (4,))
+    formula = sympy.latex(EXTRACTION[rpe])
+    if as_json:
+        nodes = [{"name": n, "title": d["title"], "budget": str(d["budget"])} for n, d in proof.nodes(data=True)]
+        edges = [list(edge) for edge in proof.edges]
+        statement = module.STATEMENT[rpe]
+        _emit({"id": theorem_id, "title": module.TITLE, "statement": statement, "latex": formula, "lemmas": nodes, "uses": edges})
+    elif latex:
+        click.echo(formula)
+    elif dot:
+        click.echo(dot_text(proof))
+    elif graph:
+        click.echo("\n".join(tree_lines(proof)))
+    else:
+        click.echo(module.__doc__.strip())
+
+
+def _theorem(theorem_id: str) -> Any:
+    from analyzer.theorems import THEOREMS
+
+    if theorem_id not in THEOREMS:
+        raise InputError(f"unknown theorem {theorem_id[:40]!r}; known: {', '.join(THEOREMS)}")
+    return THEOREMS[theorem_id]
+
+
+@cli.command()
+@click.argument("theorem_id")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--lags", required=True, help="Lags such as 4 or 2,5.")
+@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--tuning", type=click.Choice(["paper", "tuned"]), default="tuned", show_default=True)
+@click.option("--rate", default="best", show_default=True, help="The rate n, or best.")
+@click.option("--share", is_flag=True, help="Every lag uses all heads.")
+@click.option("--solve", type=click.Choice(["heads", "width"]), help="Solve for a size; needs --error.")
+@click.option("--error", type=float)
+@click.option("--readout", help="With --solve width: the read-out, e.g. 'x0 + m1*m2'.")
+@click.option("--dim", type=int, default=1, show_default=True)
+@click.option("--ffn", type=click.Choice(["spline", "barron"]), default="spline", show_default=True)
+@_json
+def bound(
+    theorem_id: str,
+    rpe: Any,
+    lags: str,
+    heads: int | None,
+    tuning: str,
+    rate: str,
+    share: bool,
+    solve: str | None,
+    error: float | None,
+    readout: str | None,
+    dim: int,
+    ffn: str,
+    as_json: bool,
+) -> None:
+    """Evaluate a bound, or solve it for a size."""
+    from analyzer.targets import FixedMemory
+
+    _theorem(theorem_id)
+    target = FixedMemory(_lags(lags), dim, readout)
+    _positive_error(error)
+    if solve is not None and error is None:
+        raise InputError(f"--solve {solve} needs --error")
+    if solve is None and heads is None:
+        raise InputError("give --heads, or --solve heads --error E")
+    if rate != "best" and not rate.isdigit():
+        raise InputError(f"--rate {rate[:20]!r} is neither a whole number nor 'best'")
+    if solve == "width":
+        result = _width(target, ffn, error)
+    else:
+        _checked_heads(heads, MAX_BOUND_HEADS)
+        result = _attention(target.lags, rpe, heads, tuning, None if rate == "best" else int(rate), share, solve, error)
+    result = {"theorem": theorem_id, "lags": list(target.lags), **result}
+    if as_json:
+        _emit(result)
+    else:
+        for key, value in result.items():
+            click.echo(f"{key:18} {value}")
+
+
+def _width(target: Any, ffn: str, error: float | None) -> dict[str, Any]:
+    """Width for a read-out error on the paper's domain [−2, 2]^D."""
+    import sympy
+    from flint import arb
+
+    from analyzer import feedforward
+    from analyzer.exact import upper
+
+    radii = [arb(2)] * target.readout.coordinates
+    plan = feedforward.plan_feedforward(ffn, target.readout, radii, None, error)
+    expression = feedforward.SPLINE if ffn == "spline" else feedforward.BARRON
+    return {
+        "ffn": ffn,
+        "width": plan.width,
+        "readout": target.readout.text,
+        "readout_error": upper(plan.error),
+        "domain": "[-2, 2]^D",
+        "barron_norm": upper(target.readout.barron_norm(radii)),
+        "lipschitz": [upper(v) for v in target.readout.lipschitz(radii)],
+        "expression": str(expression),
+        "latex": sympy.latex(expression),
+    }
+
+
+def _attention(
+    lags: tuple[int, ...], rpe: Any, heads: int | None, tuning: str, rate: int | None, share: bool, solve: str | None, error: float | None
+) -> dict[str, Any]:
+    import sympy
+    from flint import arb
+
+    from analyzer import extraction as ex
+    from analyzer.bump import variation
+    from analyzer.exact import upper
+    from analyzer.theorems.lag_law import lag_law
+    from analyzer.theorems.thm_3_1 import attention_expression
+
+    if solve == "heads":
+        assert error is not None
+        found = ex.solve_heads(rpe, lags, error, tuning, rate, share)
+    else:
+        assert heads is not None
+        found = ex.attention_bound(rpe, lags, heads, tuning, rate, share)
+    expression = attention_expression(rpe, lags)
+    law = lag_law(rpe, lags, error if error is not None else 0.0)
+    alphas, gammas = ([float(arb(getattr(t, name))) for t in found.tunings] for name in ("alpha", "gamma"))
+    single = len(set(zip(alphas, gammas, strict=True))) == 1
+    result = {
+        "rpe": rpe,
+        "tuning": tuning,
+        "attention": upper(found.total),
+        "heads": found.total_heads,
+        "rate": found.rate,
+        "alpha": alphas[0] if single else alphas,
+        "gamma": gammas[0] if single else gammas,
+        "variation": upper(variation(found.rate)),
+        "split": list(found.heads),
+        "shared": share,
+        "lower_bound_heads": law.heads,
+        "lower_bound_status": law.status,
+        "expression": str(expression),
+        "latex": sympy.latex(expression),
+    }
+    hand = ex.hand_tuning(rpe, lags[0])
+    if tuning == "tuned" and len(lags) == 1 and hand is not None:
+        value = ex.extraction_bound(rpe, lags[0], found.total_heads, found.rate, hand)
+        result["closed_form"] = {"alpha": float(arb(hand.alpha)), "gamma": float(arb(hand.gamma)), "attention": upper(value)}
+    return result
+
+
+@cli.group()
+def build() -> None:
+    """Build a network and write it as a bundle."""
+
+
+@build.command()
+@click.option("--lags", help="Lags such as 2,5.")
+@click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with the target.")
+@click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
+@click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--bank", type=click.Choice(["paper", "tuned", "minimal"]), default="minimal", show_default=True)
+@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
+@click.option("--ffn", type=click.Choice(["spline", "barron"]), default="spline", show_default=True)
+@click.option("--width", type=int, help="Neurons of the read-out.")
+@click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
+@click.option("--share", is_flag=True, help="Paper and tuned banks: every lag uses all heads.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+@_quiet
+def fixed(
+    lags: str | None,
+    target_file: Path | None,
+    dim: int,
+    readout: str | None,
+    rpe: Any,
+    bank: str,
+    heads: int | None,
+    error: float | None,
+    ffn: str,
+    width: int | None,
+    dtype: str,
+    seed: int,
+    share: bool,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Fixed memories: y_t = f(x_t, x_{t-T1}, …) by Theorem 3.1."""
+    from analyzer.targets import FixedMemory, load_target
+
+    if (lags is None) == (target_file is None):
+        raise InputError("give either --lags or --target")
+    target = load_target(target_file) if target_file else FixedMemory(_lags(lags or ""), dim, readout)
+    _positive_error(error)
+    _checked_heads(heads, 10**6)
+    if seed < 0:
+        raise InputError(f"--seed {seed} is negative")
+
+    from constructions.bundle import check_output, write
+
+    check_output(out)
+    from constructions.thm_3_1 import build as build_network
+    from verify.report import console, progress, show_certificate
+    from verify.thm_3_1 import verify as certify
+
+    with progress("building and certifying", quiet or as_json):
+        built = build_network(
+            target, rpe=rpe, bank=bank, heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed, share=share
+        )
+        certificate = certify(built.network, target, bank, ffn)
+    asked = error if error is not None or heads is not None else 0.01
+    if asked is not None and certificate.certified > asked:
+        raise Refusal(_missed(asked, certificate))
+    card = {
+        "theorem": certificate.theorem,
+        "target": target.describe(),
+        "bank": bank,
+        "ffn": ffn,
+        "sizes": certificate.sizes,
+        "chain": certificate.chain(),
+        "seeds": {"barron": seed, "draws": built.draws},
+        "versions": _versions(),
+    }
+    from analyzer.theorems.thm_3_1 import citation
+
+    write(out, built.network, card, citation(bank, ffn))
+    if as_json:
+        _emit({"out": str(out), **certificate.as_dict()})
+    else:
+        show_certificate(certificate)
+        console().print(f"written to {out}", soft_wrap=True)
+    if certificate.verdict.value == "violated":
+        sys.exit(1)
+
+
+def _missed(asked: float, certificate: Any) -> str:
+    parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
+    return (
+        f"the network is certified to {certificate.certified:.3g} only, more than the error {asked:g} asked for ({parts}, rounding "
+        f"{certificate.rounding:.3g}); use --dtype exact or more bits, a larger --error, more heads or more --width"
+    )
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")}
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_json
+@_quiet
+def verify(folder: Path, as_json: bool, quiet: bool) -> None:
+    """Certify a bundle from its stored weights; exit 1 if the chain breaks."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a bundle folder")
+    from constructions.bundle import load
+    from verify.bundles import verify_bundle
+    from verify.report import progress, show_certificate
+
+    with progress("certifying", quiet or as_json):
+        certificate = verify_bundle(load(folder))
+    if as_json:
+        _emit(certificate.as_dict())
+    else:
+        show_certificate(certificate)
+    if certificate.verdict.value == "violated":
+        sys.exit(1)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--input", "source", type=click.Path(path_type=Path), required=True, help="Tokens, .npy: (N,), (N, d) or (batch, N, d).")
+@click.option("--output", "destination", type=click.Path(path_type=Path), required=True, help="Outputs, .npy: (N,) or (batch, N).")
+@_json
+def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
+    """Evaluate a bundle's network on an array of tokens."""
+    import os
+
+    import numpy as np
+
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a bundle folder")
+    try:
+        tokens = np.load(source, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"cannot read {source}: {str(error)[:80]}") from None
+    if not isinstance(tokens, np.ndarray) or tokens.size > MAX_TOKENS:
+        raise InputError(f"{source} must hold one array of at most {MAX_TOKENS} numbers")
+    if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
+        raise InputError(f"{source} holds values that are not finite real numbers")
+    if destination.is_dir() or not destination.absolute().parent.is_dir():
+        raise InputError(f"cannot write {destination}: not a file in an existing folder")
+    from constructions.bundle import load
+    from constructions.fused import run as evaluate
+
+    network = load(folder).network
+    if tokens.ndim == 1 and network.dim == 1:
+        tokens = tokens[:, None]
+    start = time.perf_counter()
+    outputs = evaluate(network, tokens)
+    seconds = time.perf_counter() - start
+    staging = destination.with_name(f".{destination.name}.part")
+    with staging.open("wb") as file:
+        np.save(file, outputs)
+    os.replace(staging, destination)
+    summary = {"output": str(destination), "shape": list(outputs.shape), "dtype": network.dtype, "seconds": seconds}
+    if as_json:
+        _emit(summary)
+    else:
+        click.echo(f"{outputs.shape} outputs in {seconds:.3f} s written to {destination}")
+
+
+@cli.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for figure, CSV and bundle.")
+@_json
+@_quiet
+def demo(out: Path, as_json: bool, quiet: bool) -> None:
+    """The tour: a table to remember, one network with its chain, one figure."""
+    from verify.demo import run_demo
+
+    result = run_demo(out, quiet or as_json, show=not as_json)
+    if as_json:
+        _emit(result)
+    if result["chain"]["verdict"] != "holds":
+        sys.exit(1)
+
+
+def main() -> None:
+    """Entry point: our errors and usage errors become one line on stderr and exit code 2."""
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except click.Abort:
+        _fail("interrupted")
+    except LemmaformerError as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> None:
+    click.echo(f"lemmaformer: {' '.join(message.split())}", err=True)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
