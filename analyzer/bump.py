@@ -11,6 +11,7 @@ so the zeros of Ψ^(n+1) in (−1, 1) are those of the integer polynomial P_{n+1
 over consecutive zeros r_i, with Ψ^(n)(±1) = 0 at the ends.
 """
 
+import itertools
 from functools import cache
 
 from flint import arb, fmpz_poly
@@ -59,4 +60,4 @@ def variation(n: int) -> arb:
         factor = derivative_factor(n + 1)
         roots = [root.real for root, _ in factor.complex_roots() if root.imag == 0 and abs(root.real) < 1]
         values = [arb(0), *(derivative(n, root) for root in sorted(roots, key=lambda r: float(r.mid()))), arb(0)]
-        return sum((abs(b - a) for a, b in zip(values, values[1:], strict=False)), arb(0))
+        return sum((abs(b - a) for a, b in itertools.pairwise(values)), arb(0))

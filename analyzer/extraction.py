@@ -21,7 +21,7 @@ e ≤ T^B ζ(B, H+1) Π_{j≤H, j≠T} |1 − (j/T)^η|^{−1} (3.4).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import sympy
@@ -132,8 +132,8 @@ def shared_tuning(kind: str, rpe: Rpe, lags: tuple[int, ...], rate: int) -> Tuni
 
     a, g = max(alphas), max(gammas)
     for _ in range(6):
-        a = golden(lambda v, g=g: log_total(v, g), min(alphas), max(alphas))
-        g = golden(lambda v, a=a: log_total(a, v), min(gammas), max(gammas))
+        a = golden(partial(lambda g, v: log_total(v, g), g), min(alphas), max(alphas))
+        g = golden(partial(log_total, a), min(gammas), max(gammas))
     return Tuning(rational(a), rational(g))
 
 

@@ -4,7 +4,8 @@ Ridge splines (piecewise linear on m_r equal intervals of the range ℓ_r of eac
 
     E ≤ Σ_r |scale_r| ℓ_r² sup|ψ_r''| / (8 m_r²),   best split m_r ∝ (|scale_r| ℓ_r² sup|ψ_r''|)^{1/3};
 
-a kink of ψ_r is a knot of its own. Barron sampling (m neurons drawn from the curvature measure; the affine part and kinks exact), on [−R, R]^D:
+a kink of ψ_r is a knot of its own. Barron sampling (m neurons drawn from the curvature measure; affine part and kinks exact)
+on [−R, R]^D:
 
     E ≤ 4 ‖f‖_{B,R} √((D+1)/m)       (symmetrisation 2 × contraction 2 × ℓ¹ ≤ √(D+1) ℓ²) for some draw.
 

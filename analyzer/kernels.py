@@ -219,8 +219,6 @@ def l1_norm(kernel: Kernel) -> Norm:
 def _integrated_tail(groups: Iterable[Exponentials | Powers | Taps], start: int) -> arb | None:
     """The tail with slow power groups integrated; an enclosure for a single group, an upper bound for several."""
     groups = tuple(groups)
-    parts = [
-        g.slow_tail(start) if isinstance(g, Powers) and g.progression and len(g.exponents) > 1 else g.tail(start) for g in groups
-    ]
+    parts = [g.slow_tail(start) if isinstance(g, Powers) and g.progression and len(g.exponents) > 1 else g.tail(start) for g in groups]
     total = sum(parts, arb(0))
     return total if len(groups) == 1 else arb(0).union(total.upper())

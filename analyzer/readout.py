@@ -88,9 +88,7 @@ class ReadOut:
             pieces = 64
             for piece in range_pieces(low, high, pieces):
                 mass += (
-                    abs(ridge.profile.second(piece)).upper()
-                    * (reach + abs(piece - arb(ridge.offset)).upper())
-                    * ((high - low) / pieces)
+                    abs(ridge.profile.second(piece)).upper() * (reach + abs(piece - arb(ridge.offset)).upper()) * ((high - low) / pieces)
                 )
             if kinks and low < 0 < high:
                 mass += ridge.profile.kink * (reach + abs(arb(ridge.offset)))

@@ -5,12 +5,14 @@ matched with the group of its direction. On a piece of length Δ where g is line
 
     sup |ψ − g − ℓ| ≤ max over the ends + Δ²/8 sup|ψ''|,
 
-with ℓ the chord of ψ − g between its extreme inner knots, where a spline interpolates. The chords, the affine part of the read-out and the constant neurons add up to one affine
-function, whose supremum on a box is exact. A ridge whose direction was rounded pays sup|ψ'| · ‖w − ŵ‖·R.
+with ℓ the chord of ψ − g between its extreme inner knots, where a spline interpolates. The chords, the affine part of the
+read-out and the constant neurons add up to one affine function, whose supremum on a box is exact. A ridge whose direction was
+rounded pays sup|ψ'| · ‖w − ŵ‖·R.
 """
 
+import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flint import arb, fmpq
@@ -79,7 +81,7 @@ class Group:
         return pieces
 
 
-def neurons_of(inner: Sequence[Sequence[fmpq]], bias: Sequence[fmpq], outer: Sequence[fmpq]) -> list[Neuron]:
+def neurons_of(inner: Iterable[Iterable[fmpq]], bias: Iterable[fmpq], outer: Iterable[fmpq]) -> list[Neuron]:
     """Neurons from the rows of exact weight arrays."""
     return [Neuron(tuple(row), b, a) for row, b, a in zip(inner, bias, outer, strict=True)]
 
@@ -145,7 +147,7 @@ def _group_error(group: Group, radii: Sequence[arb]) -> tuple[arb, arb, arb]:
 
     def bound(nodes: list[arb], values: list[arb], piece: tuple[arb, arb]) -> arb:
         ends = [abs(f - (piece[0] + slope) * v - piece[1] - intercept) for v, f in zip(nodes, values, strict=True)]
-        bends = [(b - a) ** 2 / 8 * _curvature(group, a, b) for a, b in zip(nodes, nodes[1:], strict=False)]
+        bends = [(b - a) ** 2 / 8 * _curvature(group, a, b) for a, b in itertools.pairwise(nodes)]
         return maximum([(a.max(b) + bend).upper() for a, b, bend in zip(ends, ends[1:], bends, strict=False)])
 
     worst = arb(0)
@@ -176,7 +178,7 @@ def spline_bound(readout: ReadOut, neurons: Sequence[Neuron], radii: Sequence[ar
     groups, _, price = group_neurons(readout, neurons, radii)
     for group in groups:
         points = [arb(v) for v in group.breaks(group.reach(radii))]
-        intervals = list(zip(points, points[1:], strict=False))
+        intervals = list(itertools.pairwise(points))
         gap = maximum([b - a for a, b in intervals])
         price += gap**2 / 8 * maximum([_curvature(group, a, b) for a, b in intervals])
     return price

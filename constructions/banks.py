@@ -10,6 +10,7 @@ weight c. All numbers are exact: decays are rationals, weights are rounded to mu
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from flint import arb, arb_poly, fmpq
 
@@ -232,12 +233,16 @@ def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, price: fmpq, pre
 
     if rpe == "lin":
         return lin(golden(lambda v: budget(lin(v)), -40.0, 10.0))
-    base, step = 16.0, float(heads)
+
+    def log_budget(base: float, step: float) -> float:
+        return budget(log(math.exp(base), math.exp(step)))
+
+    base, step = math.log(16.0), math.log(heads)
     for _ in range(3 if heads > 1 else 1):
-        base = math.exp(golden(lambda v, step=step: budget(log(math.exp(v), step)), math.log(1.5), math.log(200.0), 30))
+        base = golden(partial(lambda step, base: log_budget(base, step), step), math.log(1.5), math.log(200.0), 30)
         if heads > 1:
-            step = math.exp(golden(lambda v, base=base: budget(log(base, math.exp(v))), math.log(0.05), math.log(100.0), 30))
-    return log(base, step)
+            step = golden(partial(log_budget, base), math.log(0.05), math.log(100.0), 30)
+    return log(math.exp(base), math.exp(step))
 
 
 def _short(value: float, bits: int) -> fmpq:

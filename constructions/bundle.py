@@ -51,10 +51,7 @@ def _arrays(network: Transformer) -> dict[str, np.ndarray]:
 
 
 def _structure(network: Transformer) -> list[dict[str, Any]]:
-    return [
-        {"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)}
-        for layer in network.layers
-    ]
+    return [{"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)} for layer in network.layers]
 
 
 def _digest(card: dict[str, Any], files: dict[str, bytes]) -> str:
@@ -162,9 +159,7 @@ def _network(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -> 
     layers = []
     for index, static in enumerate(structure):
         prefix = f"layers.{index}"
-        weights = {
-            part: arrays.pop(f"{prefix}.attention.{part}") for part in ("decay", "value", "output", "query", "key", "pointer")
-        }
+        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in ("decay", "value", "output", "query", "key", "pointer")}
         attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
         ffn = FeedForward(**{part: arrays.pop(f"{prefix}.feedforward.{part}") for part in ("inner", "bias", "outer")})
         layers.append(Layer(attention, ffn))

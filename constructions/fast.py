@@ -125,9 +125,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     if len(log):
         chosen, chosen_past = values[..., log, :], past_value[log]
         short = constants["taps"].shape[1] > 0
-        parts.append(
-            _tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past)
-        )
+        parts.append(_tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
         order.append(log)
     mixed = jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :]
     if attention.kind == "tmx":
@@ -141,9 +139,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
 
 @jax.jit
 def _forward(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
-    return reference.run_layers(
-        network, tokens, lambda index, attention, x, past: attend(attention, constants[index], x, past)
-    )
+    return reference.run_layers(network, tokens, lambda index, attention, x, past: attend(attention, constants[index], x, past))
 
 
 def forward(network: Transformer, tokens: Any) -> np.ndarray:

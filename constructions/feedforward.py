@@ -101,7 +101,9 @@ def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int)
             neurons = _draw(readout, plan.draws, radii, rng)
             if upper(readout_error(readout, neurons, radii)) <= allowed:
                 return neurons, attempt
-    raise Refusal(f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}; use another --seed or --ffn spline")
+    raise Refusal(
+        f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}; use another --seed or --ffn spline"
+    )
 
 
 CELLS = 256

@@ -195,7 +195,8 @@ def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: floa
         if upper(promised + arb(unit) * size) > error:
             raise Refusal(
                 f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
-                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs {upper(arb(unit) * size):.3g} to store; {way_out}"
+                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs "
+                f"{upper(arb(unit) * size):.3g} to store; {way_out}"
             )
     return bank
 

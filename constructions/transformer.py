@@ -79,7 +79,7 @@ class Transformer:
     def dtype(self) -> str:
         """`exact`, or the name of the float type of the leaves."""
         kind = self.embedding.dtype
-        return "exact" if kind == object else str(kind)
+        return "exact" if kind == np.dtype(object) else str(kind)
 
     @property
     def dim(self) -> int:

@@ -10,7 +10,7 @@ from verify import thm_3_1
 from verify.certificate import Certificate
 
 CLAIM_TOLERANCE = 2.0**-20
-"""A claim may differ from the recomputed number by this share: balls carry 64 bits at least, libraries may round the last ones differently."""
+"""A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
 
 
 def verify_bundle(bundle: Bundle) -> Certificate:
@@ -21,7 +21,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     for key, allowed in (("bank", ("paper", "tuned", "minimal")), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {card.get(key)!r}; expected one of {', '.join(allowed)}")
-    target = target_from_dict(card.get("target"), "card.json")
+    target = target_from_dict(card.get("target", {}), "card.json")
     certificate = thm_3_1.verify(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 

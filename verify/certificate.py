@@ -65,7 +65,7 @@ class Certificate:
                     f"to {self.certified:.3g}; use more heads, --bank tuned or --bank minimal"
                 )
             case Verdict.VIOLATED if broken is not None:
-                return f"{broken.name}: certified {broken.certified:.6g} exceeds its bound {broken.bound:.6g}; the weights are not this theorem's"
+                return f"{broken.name}: certified {broken.certified:.6g} exceeds its bound {broken.bound:.6g}: not this theorem's weights"
         return f"witness {self.witness:.6g}, certified {self.certified:.6g}, bound {self.bound:.6g} are out of order"
 
     def as_dict(self) -> dict[str, Any]:

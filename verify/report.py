@@ -47,8 +47,8 @@ def show_certificate(certificate: Certificate) -> None:
     out = console()
     sizes = certificate.sizes
     out.print(
-        f"{certificate.theorem}: {sizes['layers']} layer, {sizes['heads']} heads, width {sizes['width']}, model dimension {sizes['model_dim']}, "
-        f"{sizes['parameters']} parameters, {certificate.dtype}"
+        f"{certificate.theorem}: {sizes['layers']} layer, {sizes['heads']} heads, width {sizes['width']}, "
+        f"model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
     )
     rows = [[part.name, "", number(part.certified), number(part.bound)] for part in certificate.parts]
     if certificate.rounding:
@@ -66,7 +66,9 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
         writer.writerows(rows)
 
 
-def demo_figure(path: Path, kernel: Sequence[float], lag: int, curves: dict[str, list[tuple[int, float]]], growth: dict[str, list[tuple[int, int]]]) -> bool:
+def demo_figure(
+    path: Path, kernel: Sequence[float], lag: int, curves: dict[str, list[tuple[int, float]]], growth: dict[str, list[tuple[int, int]]]
+) -> bool:
     """Three panels: the kernel, error against heads, heads against lag. False if matplotlib is not installed."""
     try:
         import matplotlib

@@ -4,16 +4,18 @@ Let û = U be the residual stream after attention, u = (x_t, x_{t−T_1}, …) w
 
     |F(û) − f(u)| ≤ sup_box |F − f| + min( Σ_r |scale_r| sup|ψ_r'| ‖w_r·(κ − 1)‖₁ ,  Σ_k Lip_k e_k )                (certified)
 
-where the first sum runs over the ridges of f (its affine part is one of them, with ψ' = 1) and ‖w·(κ − 1)‖₁ is the ℓ¹ norm of the error kernel
-in that direction: exact for affine read-outs. The box is that of the kernels' norms, e_k = ‖κ_k − 1_{T_k}‖₁, all with their infinite tails.
-Float networks are certified with the constants that the executor uses, and the rounding of the evaluation is added: δ_j on the residual stream, which f
-passes on with its Lipschitz constants (the box contains û + δ), and that of the feed-forward network itself.
+where the first sum runs over the ridges of f (its affine part is one of them, with ψ' = 1) and ‖w·(κ − 1)‖₁ is the ℓ¹ norm of the
+error kernel in that direction: exact for affine read-outs. The box is that of the kernels' norms, e_k = ‖κ_k − 1_{T_k}‖₁, all with
+their infinite tails. Float networks are certified with the constants that the executor uses, and the rounding of the evaluation is
+added: δ_j on the residual stream, which f passes on with its Lipschitz constants (the box contains û + δ), and that of the
+feed-forward network itself.
 
-The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing the weights:
-2^{−bits} or u times their sum; float networks add the budget of their evaluation.
+The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing the weights;
+float networks add the budget of their evaluation.
 
-The witness is the error at an explicit input: the sign sequence of the worst direction's error kernel, both signs, run through the network (float
-networks really run; exact ones are evaluated in ball arithmetic). For affine read-outs of exact networks it is the sign sequence over the infinite past.
+The witness is the error at an explicit input: the sign sequence of a direction's error kernel, both signs, run through the network
+(float networks really run; exact ones are evaluated in ball arithmetic). For affine read-outs of exact networks it is the sign
+sequence over the infinite past.
 """
 
 import itertools
@@ -68,9 +70,7 @@ class _Directions:
                     if weight != 0:
                         spikes[lag] = weight
             weights = [(j, w) for j, w in enumerate(row) if w != 0]
-            gains = tuple(
-                sum((w * self.layer.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.layer.rpe))
-            )
+            gains = tuple(sum((w * self.layer.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.layer.rpe)))
             residual = sum((w * self.layer.embedding[j, column] for j, w in weights), fmpq(0))
             key = (residual, gains, tuple(sorted(spikes.items())))
             if key not in self.columns:
@@ -147,14 +147,12 @@ def _check_layout(network: Transformer, target: FixedMemory) -> None:
         raise InputError("theorem 3.1 speaks of one layer with a scalar read-out")
 
 
-def _extraction_budgets(
-    layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, dtype: str, faults: list[str]
-) -> list[arb]:
+def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, dtype: str, faults: list[str]) -> list[arb]:
     """What the lemma promises for every memory at the stored decays, plus the budget for storing its weights."""
     budgets = []
     for k, lag in enumerate(target.lags, start=1):
         row = target.readout.slot(k)[0]
-        heads = list(range(len(layer.rpe))) if bank == "minimal" else layer.serving(layer.gains[:, row, 0])
+        heads = list(range(len(layer.rpe))) if bank == "minimal" else layer.serving(list(layer.gains[:, row, 0]))
         decays = [layer.decays[h] for h in heads]
         try:
             if len({layer.rpe[h] for h in heads}) > 1:
@@ -259,7 +257,7 @@ def _candidates(target: FixedMemory, layer: FusedLayer, directions: _Directions)
         result += [signs[::-1], -signs[::-1]]
         if not readout.ridges:
             continue
-        places = [lag for lag in (0, *target.lags)]
+        places = [0, *target.lags]
         for corner in itertools.islice(itertools.product((-1.0, 1.0), repeat=len(places)), MAX_CORNERS):
             for flip in (signs, -signs):
                 changed = flip.copy()

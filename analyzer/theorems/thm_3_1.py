@@ -21,6 +21,7 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 3.1, Lemmas F.1, 
 Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced function spaces.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ def extraction_budget(bank: str, rpe: ex.Rpe, lag: int, decays: Sequence[fmpq]) 
     if len(decays) < 3:
         raise InputError(f"{len(decays)} heads serve lag {lag}: a {bank} bank has 3 at least")
     tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
-    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in zip(decays, decays[1:], strict=False)):
+    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
         raise InputError(f"the decays stored for lag {lag} are no progression γ + αk: not a {bank} bank")
     return min((ex.extraction_bound(rpe, lag, len(decays), rate, tuning) for rate in RATES), key=upper)
 
