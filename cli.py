@@ -72,9 +72,8 @@ def cli() -> None:
 @_json
 def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, rpe: Any, bank: str, as_json: bool) -> None:
     """What is implemented: statement, constants, proof graph."""
-    import sympy
-
     from analyzer.extraction import EXTRACTION
+    from analyzer.latex import latex as latex_of
     from analyzer.proof import dot as dot_text
     from analyzer.proof import tree_lines
     from analyzer.theorems import THEOREMS
@@ -89,7 +88,7 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, rpe: A
         return
     module = _theorem(theorem_id)
     proof = module.proof_graph(rpe, bank, "spline", (4,))
-    formula = sympy.latex(EXTRACTION[rpe])
+    formula = latex_of(EXTRACTION[rpe])
     if as_json:
         nodes = [{"name": n, "title": d["title"], "budget": str(d["budget"])} for n, d in proof.nodes(data=True)]
         edges = [list(edge) for edge in proof.edges]
@@ -169,11 +168,11 @@ def bound(
 
 def _width(target: Any, ffn: str, error: float | None) -> dict[str, Any]:
     """Width for a read-out error on the paper's domain [−2, 2]^D."""
-    import sympy
     from flint import arb
 
     from analyzer import feedforward
     from analyzer.exact import upper
+    from analyzer.latex import latex as latex_of
 
     radii = [arb(2)] * target.readout.coordinates
     plan = feedforward.plan_feedforward(ffn, target.readout, radii, None, error)
@@ -187,19 +186,19 @@ def _width(target: Any, ffn: str, error: float | None) -> dict[str, Any]:
         "barron_norm": upper(target.readout.barron_norm(radii)),
         "lipschitz": [upper(v) for v in target.readout.lipschitz(radii)],
         "expression": str(expression),
-        "latex": sympy.latex(expression),
+        "latex": latex_of(expression),
     }
 
 
 def _attention(
     lags: tuple[int, ...], rpe: Any, heads: int | None, tuning: str, rate: int | None, share: bool, solve: str | None, error: float | None
 ) -> dict[str, Any]:
-    import sympy
     from flint import arb
 
     from analyzer import extraction as ex
     from analyzer.bump import variation
     from analyzer.exact import upper
+    from analyzer.latex import latex as latex_of
     from analyzer.theorems.lag_law import lag_law
     from analyzer.theorems.thm_3_1 import attention_expression
 
@@ -227,7 +226,7 @@ def _attention(
         "lower_bound_heads": law.heads,
         "lower_bound_status": law.status,
         "expression": str(expression),
-        "latex": sympy.latex(expression),
+        "latex": latex_of(expression),
     }
     hand = ex.hand_tuning(rpe, lags[0])
     if tuning == "tuned" and len(lags) == 1 and hand is not None:
@@ -287,9 +286,10 @@ def fixed(
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
 
-    from constructions.bundle import check_output, write
+    from constructions.card import check_output
 
     check_output(out)
+    from constructions.bundle import write
     from constructions.thm_3_1 import build as build_network
     from verify.report import console, progress, show_certificate
     from verify.thm_3_1 import verify as certify
@@ -344,14 +344,15 @@ def _versions() -> dict[str, str]:
 @_quiet
 def verify(folder: Path, as_json: bool, quiet: bool) -> None:
     """Certify a bundle from its stored weights; exit 1 if the chain breaks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a bundle folder")
+    from constructions.card import read_files
+
+    files = read_files(folder)
     from constructions.bundle import load
     from verify.bundles import verify_bundle
     from verify.report import progress, show_certificate
 
     with progress("certifying", quiet or as_json):
-        certificate = verify_bundle(load(folder))
+        certificate = verify_bundle(load(files))
     if as_json:
         _emit(certificate.as_dict())
     else:
@@ -371,8 +372,9 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
 
     import numpy as np
 
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a bundle folder")
+    from constructions.card import read_files
+
+    files = read_files(folder)
     try:
         tokens = np.load(source, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -381,12 +383,14 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
         raise InputError(f"{source} must hold one array of at most {MAX_TOKENS} numbers")
     if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
         raise InputError(f"{source} holds values that are not finite real numbers")
+    if tokens.size and abs(tokens).max() > 1:
+        raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
     from constructions.bundle import load
     from constructions.fused import run as evaluate
 
-    network = load(folder).network
+    network = load(files).network
     if tokens.ndim == 1 and network.dim == 1:
         tokens = tokens[:, None]
     start = time.perf_counter()

@@ -1,0 +1,94 @@
+"""The house: imports go one way, light commands stay light, the README stays short."""
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ("analyzer", "constructions", "verify", "cli")
+
+
+def _imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_go_one_way(layer: str) -> None:
+    files = [ROOT / "cli.py"] if layer == "cli" else sorted((ROOT / layer).rglob("*.py"))
+    above = set(LAYERS[LAYERS.index(layer) + 1 :])
+    assert files
+    for file in files:
+        assert not _imports(file) & above, f"{file} imports from a layer above {layer}"
+
+
+def test_analyzer_never_imports_jax() -> None:
+    for file in (ROOT / "analyzer").rglob("*.py"):
+        assert "jax" not in _imports(file), file
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["bound", "--help"], ["bound", "thm-3.1", "--lags", "4", "--heads", "256"], ["theorems", "thm-3.1", "--graph"]],
+)
+def test_light_commands_do_not_load_jax(arguments: list[str]) -> None:
+    code = (
+        "import sys, cli\n"
+        f"sys.argv = ['lemmaformer', *{arguments!r}]\n"
+        "try:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'jax' not in sys.modules, 'jax was loaded'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def _seconds(*command: str) -> float:
+    """Least user and system time of three runs: what the command costs, whatever else the machine is doing."""
+    best = float("inf")
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
+        after = os.times()
+        best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
+    return best
+
+
+def test_light_commands_are_fast() -> None:
+    run = "import sys, cli; sys.argv = ['lemmaformer', *{}]; cli.main()"
+    help_time = _seconds("-c", run.format(["--help"]))
+    bound_time = _seconds("-c", run.format(["bound", "thm-3.1", "--lags", "4", "--heads", "256", "--json"]))
+    assert help_time <= 0.5 * _seconds("-c", "import jax")
+    assert bound_time <= 2 * _seconds("-c", "import sympy")
+
+
+def test_importing_us_does_not_switch_float64_on() -> None:
+    code = (
+        "import numpy as np, jax, jax.numpy as jnp\n"
+        "from analyzer.targets import FixedMemory\nfrom constructions.thm_3_1 import build\nfrom constructions.fused import run\n"
+        "run(build(FixedMemory((1,)), dtype='float64').network, np.ones((4, 1)))\n"
+        "assert jnp.ones(2).dtype == 'float32' and not jax.config.jax_enable_x64\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_demo_is_quick(tmp_path: Path) -> None:
+    start = time.perf_counter()
+    code = f"import sys, cli; sys.argv = ['lemmaformer', 'demo', '--out', {str(tmp_path / 'demo')!r}]; cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert time.perf_counter() - start < 60
+    assert "holds" in done.stdout
+    for name in ("figure.png", "kernel.csv", "error_against_heads.csv", "heads_against_lag.csv", "network/card.json"):
+        assert (tmp_path / "demo" / name).stat().st_size > 0
