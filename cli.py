@@ -193,11 +193,9 @@ def _width(target: Any, ffn: str, error: float | None) -> dict[str, Any]:
 def _attention(
     lags: tuple[int, ...], rpe: Any, heads: int | None, tuning: str, rate: int | None, share: bool, solve: str | None, error: float | None
 ) -> dict[str, Any]:
-    from flint import arb
-
     from analyzer import extraction as ex
     from analyzer.bump import variation
-    from analyzer.exact import upper
+    from analyzer.exact import nearest, upper
     from analyzer.latex import latex as latex_of
     from analyzer.theorems.lag_law import lag_law
     from analyzer.theorems.thm_3_1 import attention_expression
@@ -210,7 +208,7 @@ def _attention(
         found = ex.attention_bound(rpe, lags, heads, tuning, rate, share)
     expression = attention_expression(rpe, lags)
     law = lag_law(rpe, lags, error if error is not None else 0.0)
-    alphas, gammas = ([float(arb(getattr(t, name))) for t in found.tunings] for name in ("alpha", "gamma"))
+    alphas, gammas = ([nearest(getattr(t, name)) for t in found.tunings] for name in ("alpha", "gamma"))
     single = len(set(zip(alphas, gammas, strict=True))) == 1
     result = {
         "rpe": rpe,
@@ -231,7 +229,7 @@ def _attention(
     hand = ex.hand_tuning(rpe, lags[0])
     if tuning == "tuned" and len(lags) == 1 and hand is not None:
         value = ex.extraction_bound(rpe, lags[0], found.total_heads, found.rate, hand)
-        result["closed_form"] = {"alpha": float(arb(hand.alpha)), "gamma": float(arb(hand.gamma)), "attention": upper(value)}
+        result["closed_form"] = {"alpha": nearest(hand.alpha), "gamma": nearest(hand.gamma), "attention": upper(value)}
     return result
 
 

@@ -62,9 +62,12 @@ def rational(value: int | float | str | fmpq) -> fmpq:
     return fmpq(int((match[1] or "") + digits)) * fmpq(10) ** exponent
 
 
-def ball(value: fmpq | int) -> arb:
-    """The rational as a ball at the working precision."""
-    return arb(value)
+def nearest(value: fmpq) -> float:
+    """The float nearest to a rational (infinite beyond the floats)."""
+    try:
+        return int(value.p) / int(value.q)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def dyadic(value: arb, bits: int) -> fmpq:

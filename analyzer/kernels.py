@@ -14,7 +14,6 @@ with grid step h = π/(mn), ‖F‖ ≤ max_grid|F| / cos(π/2m) (M. Riesz) and 
 The step from the sum to the integral costs at most half the variation of κ.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flint import arb, arb_poly, fmpq
@@ -88,6 +87,10 @@ class Powers:
             total += abs(a) * mass
         return total
 
+    def is_slow(self) -> bool:
+        """Whether `slow_tail` applies: two exponents at least, in progression."""
+        return self.progression and len(self.exponents) > 1
+
     def slow_tail(self, start: int) -> arb:
         """Enclosure of Σ_{s≥start} |·| for exponents in progression: the integral described in the module's docstring."""
         base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
@@ -126,7 +129,7 @@ class Powers:
                 highest = left.max(right)
                 mean = arb(0).union(highest.upper())
                 if spread.is_finite() and values[j] * values[j + 1] < 0:
-                    crossing = (left**2 + right**2) / (2 * (left + right))
+                    crossing = (left * left + right * right) / (2 * (left + right))
                     mean = (crossing / spread).union((crossing * spread).upper())
             total += mass * (mean + chord * _SIGNED).nonnegative_part()
             # |F| varies by at most n·h·‖F‖ on a cell, and s^{−p} ≤ x_j^{p/α} there
@@ -210,15 +213,15 @@ def l1_norm(kernel: Kernel) -> Norm:
         if settled or count >= most:
             break
         count = min(2 * count, most)
+    least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
     if not settled:
-        better = _integrated_tail(kernel.groups, count)
-        tail = better if better is not None and better.upper() < tail.upper() else tail
-    return Norm(partial + arb(max(0, tail.lower()) if not settled else 0).union(tail.upper()), tuple(window))
+        integrated = _integrated_tail(kernel.groups, count)
+        least, most_tail = integrated.lower(), most_tail.min(integrated.upper())
+    return Norm(partial + least.union(most_tail), tuple(window))
 
 
-def _integrated_tail(groups: Iterable[Exponentials | Powers | Taps], start: int) -> arb | None:
-    """The tail with slow power groups integrated; an enclosure for a single group, an upper bound for several."""
-    groups = tuple(groups)
-    parts = [g.slow_tail(start) if isinstance(g, Powers) and g.progression and len(g.exponents) > 1 else g.tail(start) for g in groups]
+def _integrated_tail(groups: tuple[Exponentials | Powers | Taps, ...], start: int) -> arb:
+    """The tail with slow power groups integrated; an enclosure for a single such group, otherwise [0, upper bound]."""
+    parts = [g.slow_tail(start) if isinstance(g, Powers) and g.is_slow() else arb(0).union(g.tail(start).upper()) for g in groups]
     total = sum(parts, arb(0))
     return total if len(groups) == 1 else arb(0).union(total.upper())

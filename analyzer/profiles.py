@@ -45,13 +45,21 @@ def supremum(function: Callable[[arb], arb], low: arb, high: arb) -> arb:
     return maximum([abs(function(piece)).upper() for piece in range_pieces(low, high, _PIECES)])
 
 
+def whole_power(v: arb, exponent: int) -> arb:
+    """v^exponent by multiplication: flint's own power of a ball centred at 0 is undefined."""
+    result = arb(1)
+    for _ in range(exponent):
+        result *= v
+    return result
+
+
 def power(degree: int) -> Profile:
     """v^degree, degree ≥ 2."""
     return Profile(
         name=f"v^{degree}",
-        value=lambda v: v**degree,
-        first=lambda v: degree * v ** (degree - 1),
-        second=lambda v: degree * (degree - 1) * v ** (degree - 2) if degree > 2 else arb(2),
+        value=lambda v: whole_power(v, degree),
+        first=lambda v: degree * whole_power(v, degree - 1),
+        second=lambda v: degree * (degree - 1) * whole_power(v, degree - 2),
         degree=degree,
     )
 
@@ -71,8 +79,8 @@ FUNCTIONS: dict[str, Profile] = {
     "tanh": Profile(
         "tanh",
         lambda v: v.tanh(),
-        lambda v: 1 - v.tanh() ** 2,
-        lambda v: -2 * v.tanh() * (1 - v.tanh() ** 2),
+        lambda v: 1 - whole_power(v.tanh(), 2),
+        lambda v: -2 * v.tanh() * (1 - whole_power(v.tanh(), 2)),
     ),
     "relu": Profile(
         "relu",

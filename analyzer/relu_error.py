@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from flint import arb, fmpq
 
-from analyzer.exact import dyadic, maximum
+from analyzer.exact import dyadic, maximum, range_pieces
 from analyzer.profiles import Ridge
 from analyzer.readout import ReadOut
 
@@ -127,10 +127,18 @@ def _ridge_value(group: Group, v: arb) -> arb:
     return sum((arb(r.scale) * r.profile.value(arb(r.direction[0]) * v + arb(r.offset)) for r in group.ridges), arb(0))
 
 
-def _curvature(group: Group, low: arb, high: arb) -> arb:
-    piece = low.union(high)
-    terms = (abs(arb(r.scale) * r.profile.second(arb(r.direction[0]) * piece + arb(r.offset))).upper() for r in group.ridges)
-    return sum(terms, arb(0))
+def _curvature(group: Group, low: arb, high: arb, cells: int) -> arb:
+    """Upper bound of Σ sup|scale ψ''| on [low, high], from a cover by `cells` balls."""
+    total = arb(0)
+    for ridge in group.ridges:
+        pieces = [arb(ridge.direction[0]) * piece + arb(ridge.offset) for piece in range_pieces(low, high, cells)]
+        total += abs(arb(ridge.scale)) * maximum([abs(ridge.profile.second(piece)).upper() for piece in pieces])
+    return total
+
+
+def _cells(pieces: int) -> int:
+    """Cells per piece: few pieces are long, and a ball that covers a long piece overestimates ψ''."""
+    return max(1, 64 // pieces)
 
 
 def _group_error(group: Group, radii: Sequence[arb]) -> tuple[arb, arb, arb]:
@@ -139,6 +147,7 @@ def _group_error(group: Group, radii: Sequence[arb]) -> tuple[arb, arb, arb]:
     pieces = [(arb(slope), arb(intercept)) for slope, intercept in group.linear_pieces(breaks)]
     points = [arb(v) for v in breaks]
     profile = [_ridge_value(group, v) for v in points]
+    cells = _cells(len(pieces))
     first, last = (1, len(breaks) - 2) if len(breaks) > 3 else (0, len(breaks) - 1)
     left = profile[first] - pieces[first][0] * points[first] - pieces[first][1]
     right = profile[last] - pieces[last - 1][0] * points[last] - pieces[last - 1][1]
@@ -147,13 +156,13 @@ def _group_error(group: Group, radii: Sequence[arb]) -> tuple[arb, arb, arb]:
 
     def bound(nodes: list[arb], values: list[arb], piece: tuple[arb, arb]) -> arb:
         ends = [abs(f - (piece[0] + slope) * v - piece[1] - intercept) for v, f in zip(nodes, values, strict=True)]
-        bends = [(b - a) ** 2 / 8 * _curvature(group, a, b) for a, b in itertools.pairwise(nodes)]
+        bends = [(b - a) ** 2 / 8 * _curvature(group, a, b, cells) for a, b in itertools.pairwise(nodes)]
         return maximum([(a.max(b) + bend).upper() for a, b, bend in zip(ends, ends[1:], bends, strict=False)])
 
     worst = arb(0)
     for k, piece in enumerate(pieces):
         coarse = bound(points[k : k + 2], profile[k : k + 2], piece)
-        if coarse > worst:
+        if not coarse <= worst:
             length = points[k + 1] - points[k]
             nodes = [points[k] + length * i / SUBDIVISION for i in range(SUBDIVISION + 1)]
             worst = worst.max(coarse.min(bound(nodes, [_ridge_value(group, v) for v in nodes], piece)))
@@ -180,5 +189,5 @@ def spline_bound(readout: ReadOut, neurons: Sequence[Neuron], radii: Sequence[ar
         points = [arb(v) for v in group.breaks(group.reach(radii))]
         intervals = list(itertools.pairwise(points))
         gap = maximum([b - a for a, b in intervals])
-        price += gap**2 / 8 * maximum([_curvature(group, a, b) for a, b in intervals])
+        price += gap**2 / 8 * maximum([_curvature(group, a, b, _cells(len(intervals))) for a, b in intervals])
     return price

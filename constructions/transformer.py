@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from flint import fmpq
 
-from analyzer.exact import rational
+from analyzer.exact import nearest, rational
 
 AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
 Window = Literal["infinite", "finite"]
@@ -120,10 +120,7 @@ def to_float(array: np.ndarray, dtype: str) -> np.ndarray:
     """Rationals rounded to a float type (numbers beyond its range become infinite and are refused by the caller)."""
     result = np.empty(array.shape, dtype=np.float64)
     for index, value in np.ndenumerate(array):
-        try:
-            result[index] = int(value.p) / int(value.q)
-        except OverflowError:
-            result[index] = np.inf if value > 0 else -np.inf
+        result[index] = nearest(value)
     with np.errstate(over="ignore"):
         return result.astype(dtype)
 

@@ -13,9 +13,9 @@ from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import rational, upper, working_precision
 from analyzer.extraction import (
+    B0,
     MINIMAL,
     PAPER,
-    B0,
     Tuning,
     attention_bound,
     b,
@@ -142,4 +142,4 @@ def test_minimal_closed_form(lag: int) -> None:
 
 
 def test_paper_constants_are_the_papers() -> None:
-    assert PAPER == Tuning(fmpq(1, 100), fmpq(1, 100))
+    assert Tuning(fmpq(1, 100), fmpq(1, 100)) == PAPER

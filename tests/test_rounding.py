@@ -1,0 +1,71 @@
+"""The error analysis of the fast executor against real float runs, for constructed and for arbitrary weights."""
+
+import numpy as np
+import pytest
+from flint import arb, fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analyzer.exact import rational, upper, working_precision
+from analyzer.kernels import l1_norm
+from constructions import fast
+from constructions.fused import fuse
+from constructions.transformer import Transformer, to_exact
+from tests.conftest import random_network
+from verify.rounding import evaluation_error
+
+
+def exact_output(network: Transformer, tokens: np.ndarray) -> arb:
+    """The network's real-arithmetic output at the last token, with the executor's constants, in balls."""
+    layer = fuse(network)
+    width = layer.embedding.shape[0]
+    stream = []
+    for j in range(width):
+        unit = [fmpq(int(i == j)) for i in range(width)]
+        total = arb(0)
+        for column in range(network.dim):
+            kernel = layer.kernel(unit, column).values(0, len(tokens))
+            total += sum((k * arb(rational(float(x))) for k, x in zip(kernel, tokens[::-1, column], strict=True)), arb(0))
+        stream.append(total)
+    ffn = network.layers[0].feedforward
+    output = arb(0)
+    for row, bias, outer in zip(to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0], strict=True):
+        before = sum((arb(w) * u for w, u in zip(row, stream, strict=True)), arb(bias))
+        output += arb(outer) * before.max(arb(0))
+    return output
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["lin", "log"]), st.sampled_from(["float32", "float64"]))
+@settings(max_examples=30, deadline=None)
+def test_real_runs_stay_within_the_analysis(seed: int, rpe: str, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, [rpe] * 4, dtype=dtype, bias=False)
+    shift = 0.0 if rpe == "lin" else 6.0  # short log heads
+    attention = network.layers[0].attention
+    object.__setattr__(attention, "decay", (attention.decay + shift).astype(dtype))
+    tokens = rng.choice([-1.0, 1.0], (60, 2)) if seed % 2 else rng.uniform(-1, 1, (60, 2)).astype("float32").astype(float)
+    layer = fuse(network)
+    with working_precision(layer.bits):
+        width = layer.embedding.shape[0]
+        units = [[fmpq(int(i == j)) for i in range(width)] for j in range(width)]
+        stream = [sum((l1_norm(layer.kernel(u, c)).enclosure for c in range(2)), arb(0)) for u in units]
+        readout, residual = evaluation_error(network, layer, stream)
+        ffn = network.layers[0].feedforward
+        slope = sum(
+            (abs(arb(a)) * sum((abs(arb(w)) * e for w, e in zip(row, residual, strict=True)), arb(0))
+             for a, row in zip(to_exact(ffn.outer)[0], to_exact(ffn.inner), strict=True)), arb(0),
+        )  # fmt: skip
+        computed = rational(float(fast.forward(network, tokens)[-1]))
+        seen = abs(arb(computed) - exact_output(network, tokens))
+    assert upper(seen) <= upper(readout + slope)
+    assert upper(readout + slope) < (1e-3 if dtype == "float32" else 1e-11)
+
+
+def test_coarser_types_round_more() -> None:
+    network = random_network(np.random.default_rng(0), ["lin"] * 3, dtype="float64", bias=False)
+    errors = {}
+    for dtype in ("float32", "float64"):
+        cast = network.map(lambda a, dtype=dtype: np.asarray(a).astype(dtype))
+        layer = fuse(cast)
+        errors[dtype] = upper(evaluation_error(cast, layer, [arb(3)] * 3)[0])
+    assert errors["float32"] / errors["float64"] == pytest.approx(2**29, rel=0.01)
