@@ -395,9 +395,13 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     outputs = evaluate(network, tokens)
     seconds = time.perf_counter() - start
     staging = destination.with_name(f".{destination.name}.part")
-    with staging.open("wb") as file:
-        np.save(file, outputs)
-    os.replace(staging, destination)
+    try:
+        with staging.open("wb") as file:
+            np.save(file, outputs)
+        os.replace(staging, destination)
+    except OSError as failure:
+        staging.unlink(missing_ok=True)
+        raise InputError(f"cannot write {destination}: {failure.strerror}") from None
     summary = {"output": str(destination), "shape": list(outputs.shape), "dtype": network.dtype, "seconds": seconds}
     if as_json:
         _emit(summary)

@@ -70,13 +70,20 @@ def write_files(path: Path, card: dict[str, Any], weights: bytes, citation: str)
     card = {"format": FORMAT, "version": VERSION, **card}
     card["integrity"] = _digest(card, files)
     files[CARD] = (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode()
-    place = path.absolute()
+    try:
+        _replace(path.absolute(), files)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(place: Path, files: dict[str, bytes]) -> None:
+    """Put a folder with these files in its place; on failure what was there comes back."""
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     try:
         fresh = staging / "new"
         fresh.mkdir()
-        for file_name, content in files.items():
-            (fresh / file_name).write_bytes(content)
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)
         if place.exists():
             os.rename(place, staging / "old")
         os.rename(fresh, place)

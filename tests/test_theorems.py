@@ -1,0 +1,37 @@
+"""Every theorem of the registry keeps the same form; a new theorem adds a row to `THEOREMS` and passes here."""
+
+import networkx as nx
+import pytest
+import sympy
+
+from analyzer.theorems import THEOREMS
+from analyzer.theorems.lag_law import lag_law
+
+
+@pytest.mark.parametrize("name", sorted(THEOREMS))
+@pytest.mark.parametrize("bank", ["paper", "tuned", "minimal"])
+@pytest.mark.parametrize("rpe", ["lin", "log"])
+def test_conformance(name: str, bank: str, rpe: str) -> None:
+    module = THEOREMS[name]
+    assert name == module.ID and module.TITLE and module.STATEMENT[rpe] and "@" in module.citation(bank, "barron")
+    for word in ("Setting.", "Statement.", "Construction.", "References."):
+        assert word in module.__doc__
+    graph = module.proof_graph(rpe, bank, "spline", (2, 5))
+    assert nx.is_directed_acyclic_graph(graph)
+    assert [node for node in graph if graph.in_degree(node) == 0] == [name]
+    assert all(isinstance(data["budget"], sympy.Expr) and data["title"] for _, data in graph.nodes(data=True))
+
+
+def test_lag_law_by_linear_algebra() -> None:
+    """H ≤ T−1 exponentials: the Hankel matrix is singular, so no kernel has |κ(T)| above the rest of its window."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    for lag in (2, 3, 5):
+        for _ in range(200):
+            ratios, weights = rng.uniform(0, 1, lag - 1), rng.standard_normal(lag - 1)
+            kernel = np.array([np.sum(weights * ratios**s) for s in range(1, 2 * lag)])
+            others = np.abs(np.delete(kernel, lag - 1)).sum()
+            assert abs(kernel[lag - 1]) <= others * (1 + 1e-9)
+    assert lag_law("lin", (3, 7)).heads == 7 and lag_law("lin", (7,), error=1.0).heads == 0
+    assert lag_law("log", (7,)).status == "proof sketch"
