@@ -93,6 +93,8 @@ def _half_up(mantissa: int, exponent: int) -> fmpq:
     """mantissa · 2^exponent rounded to a whole number."""
     if exponent >= 0:
         return fmpq(mantissa) * fmpq(2) ** exponent
+    if -exponent > mantissa.bit_length() + 1:
+        return fmpq(0)
     return fmpq((mantissa + (1 << (-exponent - 1))) >> -exponent)
 
 

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import pairwise
 from typing import Literal
 
 import sympy
@@ -199,6 +200,8 @@ def minimal_bound(rpe: Rpe, lag: int, decays: Sequence[fmpq]) -> arb:
             return 1 / at_one - 1
         symmetric = [abs(c) for c in whole.coeffs()]
         return sum(symmetric[heads - lag + 1 :], arb(0)) / at_one
+    if any(b - a != decays[1] - decays[0] or b <= a for a, b in pairwise(decays)):
+        raise InputError("the log decays are no progression B + ηh: not a minimal bank")
     base, step = arb(decays[0]), arb(decays[1] - decays[0]) if heads > 1 else arb(0)
     product = arb(1)
     for j in range(1, heads + 1):

@@ -13,7 +13,7 @@ Neurons that are always there: relu(±a·u) for the affine part and one for the 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -50,17 +50,28 @@ def _spline_constants(readout: ReadOut, radii: list[arb]) -> list[arb]:
     for ridge in readout.ridges:
         low, high = ridge.span(radii)
         values = {ell: high - low, curvature: ridge.profile.curvature(low, high), m: 1}
-        constants.append(abs(arb(ridge.scale)) * evaluate(SPLINE, values))
+        constants.append(_finite(abs(arb(ridge.scale)) * evaluate(SPLINE, values)))
     return constants
+
+
+def _finite(value: arb) -> arb:
+    if not upper(value) < 1e300:
+        raise Refusal("the read-out is astronomically large on the memories that these heads deliver; use more heads or --bank minimal")
+    return value
 
 
 LEAST_PIECES = 3
 """Intervals per smooth ridge at least: two inner knots fix the affine part of the spline from the stored neurons alone."""
 
 
+def _knots(readout: ReadOut, pieces: Sequence[int]) -> int:
+    """Neurons of splines: one per kink; per smooth ridge its inner knots and its two ends (which bend nothing, but say where it ends)."""
+    return sum(1 if ridge.profile.kink else k + 1 for ridge, k in zip(readout.ridges, pieces, strict=True))
+
+
 def least_width(readout: ReadOut) -> int:
-    """Neurons without which a read-out is not started: affine part, constant, one per kink, two per smooth ridge."""
-    return AFFINE_NEURONS + sum(1 if ridge.profile.kink else LEAST_PIECES - 1 for ridge in readout.ridges)
+    """Neurons without which a read-out is not started: affine part, constant, kinks, and the shortest splines."""
+    return AFFINE_NEURONS + _knots(readout, [LEAST_PIECES] * len(readout.ridges))
 
 
 def _spline_plan(constants: list[arb], readout: ReadOut, interior: int) -> FeedForwardPlan:
@@ -69,7 +80,7 @@ def _spline_plan(constants: list[arb], readout: ReadOut, interior: int) -> FeedF
     total = sum(sizes)
     pieces = [1 if r.profile.kink else LEAST_PIECES + math.floor(interior * s / total) for r, s in zip(readout.ridges, sizes, strict=True)]
     error = sum((c / k**2 for c, k in zip(constants, pieces, strict=True)), arb(0))
-    width = AFFINE_NEURONS + sum(1 if r.profile.kink else k - 1 for r, k in zip(readout.ridges, pieces, strict=True))
+    width = AFFINE_NEURONS + _knots(readout, pieces)
     return FeedForwardPlan("spline", width, tuple(pieces), 0, error)
 
 
@@ -84,7 +95,7 @@ def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: fl
 
 def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
     """The Barron plan of a given width, or the narrowest for a given error."""
-    norm = readout.barron_norm(radii, kinks=False)
+    norm = _finite(readout.barron_norm(radii, kinks=False))
 
     def plan(draws: int) -> FeedForwardPlan:
         curved = not norm.is_zero()

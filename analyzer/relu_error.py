@@ -45,23 +45,21 @@ class Group:
     neurons: list[tuple[int, fmpq, fmpq]] = field(default_factory=list)
 
     def reach(self, radii: Sequence[arb]) -> fmpq:
-        """Rational upper bound of |v| on the box."""
+        """Rational upper bound of |v| on the box, positive even on a box of radius 0."""
         reach = sum((abs(arb(w)) * r for w, r in zip(self.direction, radii, strict=True)), arb(0)).upper()
-        return dyadic(reach * (1 + arb(2) ** -40), 48)
+        return dyadic(reach * (1 + arb(2) ** -40), 48) + fmpq(1, 2**60)
 
     def breaks(self, reach: fmpq) -> list[fmpq]:
         """Every kink inside the range, in order, between the ends.
 
-        The ends lie one knot spacing outside the outermost kinks if that covers the range: there a spline interpolates again,
-        so the certificate sees whole intervals and not the cut-off ones.
+        An end is the nearest kink at or outside the range, if there is one: a spline stores its outermost knots, so the certificate
+        sees whole intervals and not the ones that the range cuts off.
         """
         kinks = {-sign * bias for sign, bias, _ in self.neurons}
         kinks |= {-r.direction[0] * r.offset for r in self.ridges if r.profile.kink}
-        inner = sorted(k for k in kinks if -reach < k < reach)
-        low, high = -reach, reach
-        if len(inner) > 1:
-            low, high = min(low, 2 * inner[0] - inner[1]), max(high, 2 * inner[-1] - inner[-2])
-        return [low, *inner, high]
+        low = max((k for k in kinks if k <= -reach), default=-reach)
+        high = min((k for k in kinks if k >= reach), default=reach)
+        return [low, *sorted(k for k in kinks if low < k < high), high]
 
     def linear_pieces(self, breaks: list[fmpq]) -> list[tuple[fmpq, fmpq]]:
         """(slope, intercept) of the neurons' sum on every interval between consecutive breaks."""
@@ -69,7 +67,7 @@ class Group:
         slopes, intercepts = [fmpq(0)] * (count + 1), [fmpq(0)] * (count + 1)
         for sign, bias, outer in self.neurons:  # active on v > −bias (sign +) or v < bias (sign −)
             kink = -sign * bias
-            cut = min(max(bisect_left(breaks, kink), 0), count)
+            cut = min(bisect_left(breaks, kink), count)
             first, last = (cut, count) if sign > 0 else (0, cut)
             for table, change in ((slopes, sign * outer), (intercepts, bias * outer)):
                 table[first] += change
@@ -86,7 +84,8 @@ def neurons_of(inner: Iterable[Iterable[fmpq]], bias: Iterable[fmpq], outer: Ite
     return [Neuron(tuple(row), b, a) for row, b, a in zip(inner, bias, outer, strict=True)]
 
 
-def _oriented(direction: Direction) -> tuple[Direction, int]:
+def oriented(direction: Direction) -> tuple[Direction, int]:
+    """(direction, sign) with the first non-zero entry made positive."""
     first = next((w for w in direction if w != 0), fmpq(1))
     return (direction, 1) if first > 0 else (tuple(-w for w in direction), -1)
 
@@ -105,11 +104,11 @@ def group_neurons(readout: ReadOut, neurons: Sequence[Neuron], radii: Sequence[a
         if all(w == 0 for w in neuron.row):
             constant += neuron.outer * max(neuron.bias, fmpq(0))
             continue
-        direction, sign = _oriented(neuron.row)
+        direction, sign = oriented(neuron.row)
         groups.setdefault(direction, Group(direction)).neurons.append((sign, neuron.bias, neuron.outer))
     stored = list(groups.values())
     for ridge in readout.ridges:
-        direction, sign = _oriented(ridge.direction)
+        direction, sign = oriented(ridge.direction)
         home = groups.get(direction)
         if home is None:
             home = min(stored, key=lambda g: float(_mismatch(ridge, g.direction, sign, radii)), default=None)

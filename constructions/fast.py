@@ -17,10 +17,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flint import arb
+from flint import arb, fmpq
 from jax.scipy.special import zeta as jax_zeta
 
-from analyzer.exact import working_precision
+from analyzer.exact import nearest, working_precision
 from constructions import reference
 from constructions.precision import HIGHEST, UNIT, with_x64
 from constructions.transformer import Attention, Transformer, to_exact
@@ -36,7 +36,7 @@ def head_constants(attention: Attention) -> dict[str, np.ndarray]:
     with working_precision(160):
         ratios = [(-arb(decays[h])).exp() for h in attention.heads_of("lin")]
         powers = [arb(decays[h]) for h in attention.heads_of("log")]
-        count = max((_tap_count(p, str(dtype)) for p in powers), default=0)
+        count = max((tap_count(decays[h], str(dtype)) for h in attention.heads_of("log")), default=0)
         taps = np.zeros((len(powers), 0), dtype=dtype)
         if 0 < count <= MAX_TAPS and attention.kind == "dp-free" and attention.window == "infinite":
             table = [[0.0, *(float(arb(s) ** -p / p.zeta()) for s in range(1, count + 1))] for p in powers]
@@ -48,12 +48,12 @@ def head_constants(attention: Attention) -> dict[str, np.ndarray]:
         }
 
 
-def _tap_count(power: arb, dtype: str) -> int:
+def tap_count(power: fmpq, dtype: str) -> int:
     """Least S with Σ_{s>S} s^{−p} ≤ S^{1−p}/(p−1) ≤ u/2; MAX_TAPS + 1 if it is larger than that or the head has infinite mass."""
-    p = float(power)
+    p = nearest(power)
     if p <= 1:
         return MAX_TAPS + 1
-    half_unit = float(UNIT[dtype].p) / float(UNIT[dtype].q) / 2
+    half_unit = nearest(UNIT[dtype]) / 2
     least = math.exp(min(700.0, -math.log(half_unit * (p - 1)) / (p - 1)))
     return min(MAX_TAPS + 1, max(1, math.ceil(least)))
 

@@ -2,6 +2,7 @@
 
 Both write f(u) = affine·u + constant + Σ_i outer_i relu(±w_r·u + bias_i). Knots right of the middle of a ridge's range use
 relu(v − τ), knots left of it relu(τ − v), so activations stay small; the affine part is relu(a·u) − relu(−a·u), exact everywhere.
+A spline also stores its two end knots, with weight 0: they bend nothing, but tell a verifier where the interpolation ends.
 """
 
 from bisect import bisect_right
@@ -14,7 +15,7 @@ from analyzer.exact import dyadic, rational, upper, working_precision
 from analyzer.feedforward import FeedForwardPlan
 from analyzer.profiles import Ridge
 from analyzer.readout import ReadOut
-from analyzer.relu_error import Neuron, readout_error
+from analyzer.relu_error import Neuron, oriented, readout_error
 from constructions.transformer import FeedForward, exact_array
 
 VALUE_BITS = 128
@@ -45,7 +46,10 @@ class _Assembler:
         self.constant += ridge.scale * (slope * ridge.offset + intercept)
 
     def all_neurons(self) -> list[Neuron]:
-        neurons = list(self.neurons)
+        merged: dict[tuple[tuple[fmpq, ...], fmpq], fmpq] = {}
+        for neuron in self.neurons:
+            merged[neuron.row, neuron.bias] = merged.get((neuron.row, neuron.bias), fmpq(0)) + neuron.outer
+        neurons = [Neuron(row, bias, outer) for (row, bias), outer in merged.items()]
         if any(a != 0 for a in self.affine):
             row = tuple(self.affine)
             neurons += [Neuron(row, fmpq(0), fmpq(1)), Neuron(tuple(-a for a in row), fmpq(0), fmpq(-1))]
@@ -66,16 +70,21 @@ def as_network(neurons: list[Neuron]) -> FeedForward:
 def spline(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb]) -> list[Neuron]:
     """Every ridge replaced by its piecewise linear interpolant on equal intervals of its range."""
     parts = _Assembler(readout)
+    shared: dict[tuple[fmpq, ...], int] = {}  # ridges along one direction use the same knots
+    for ridge, pieces in zip(readout.ridges, plan.pieces, strict=True):
+        direction = oriented(ridge.direction)[0]
+        shared[direction] = max(pieces, shared.get(direction, 1))
     with working_precision(2 * VALUE_BITS):
-        for ridge, pieces in zip(readout.ridges, plan.pieces, strict=True):
-            _add_spline(parts, ridge, pieces, radii)
+        for ridge in readout.ridges:
+            _add_spline(parts, ridge, 1 if ridge.profile.kink else shared[oriented(ridge.direction)[0]], radii)
     return parts.all_neurons()
 
 
 def _ends(ridge: Ridge, radii: list[arb]) -> tuple[fmpq, fmpq]:
-    low, high = ridge.span(radii)
-    slack = (high - low) * arb(2) ** -40
-    return dyadic(low - slack, 48), dyadic(high + slack, 48)
+    """Rational ends outside the range; the same distance from the offset for all ridges along one direction."""
+    reach = sum((abs(arb(w)) * r for w, r in zip(ridge.direction, radii, strict=True)), arb(0)).upper()
+    distance = dyadic(reach * (1 + arb(2) ** -32), 40)
+    return ridge.offset - distance, ridge.offset + distance
 
 
 def _add_spline(parts: _Assembler, ridge: Ridge, pieces: int, radii: list[arb]) -> None:
@@ -90,6 +99,9 @@ def _add_spline(parts: _Assembler, ridge: Ridge, pieces: int, radii: list[arb]) 
     parts.line(ridge, slopes[centre], values[centre] - slopes[centre] * ordered[centre])
     for i in range(1, len(slopes)):
         parts.bend(ridge, ordered[i], slopes[i] - slopes[i - 1], right=i > centre)
+    if not ridge.profile.kink:
+        parts.bend(ridge, low, fmpq(0), right=False)
+        parts.bend(ridge, high, fmpq(0), right=True)
 
 
 def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int) -> tuple[list[Neuron], int]:

@@ -50,26 +50,25 @@ class FusedLayer:
         largest = max((abs(g) for g in self.gains.flat), default=fmpq(0))
         return GUARD + max(0, int(largest.p).bit_length() - int(largest.q).bit_length() + 1)
 
-    def serving(self, gains: Sequence[fmpq]) -> list[int]:
-        """Heads with a gain, and idle heads that continue their progression of decays (an interpolant may have zero coefficients)."""
-        used = {h for h, gain in enumerate(gains) if gain != 0}
-        for direction in (-1, 1):
-            for h in sorted(used, reverse=direction < 0):
-                fresh = h + direction
-                while 0 <= fresh < len(self.rpe) and fresh not in used and self._continues(fresh, direction):
-                    used.add(fresh)
-                    fresh += direction
-        return sorted(used) if used else [h for h in range(len(self.rpe)) if self._idle(h)]
+    def banks(self) -> list[list[int]]:
+        """Heads cut, in their order, into runs of one RPE type whose decays increase in arithmetic progression."""
+        runs: list[list[int]] = []
+        for h in range(len(self.rpe)):
+            run = runs[-1] if runs else None
+            if run is not None and self._continues(run, h):
+                run.append(h)
+            else:
+                runs.append([h])
+        return runs
 
-    def _idle(self, h: int) -> bool:
-        return all(g == 0 for g in self.gains[h].flat)
-
-    def _continues(self, h: int, direction: int) -> bool:
-        """Head h is idle and its decay continues the progression of the two heads before it (seen in the given direction)."""
-        first, second = h - direction, h - 2 * direction
-        if not self._idle(h) or not 0 <= second < len(self.rpe) or len({self.rpe[k] for k in (h, first, second)}) > 1:
+    def _continues(self, run: list[int], h: int) -> bool:
+        if self.rpe[h] != self.rpe[run[-1]] or self.decays[h] <= self.decays[run[-1]]:
             return False
-        return self.decays[h] - self.decays[first] == self.decays[first] - self.decays[second]
+        return len(run) == 1 or self.decays[h] - self.decays[run[-1]] == self.decays[run[1]] - self.decays[run[0]]
+
+    def serving(self, gains: Sequence[fmpq]) -> list[int]:
+        """Heads of the banks in which some head has a gain (an interpolant may have zero coefficients)."""
+        return [h for run in self.banks() if any(gains[k] != 0 for k in run) for h in run]
 
     def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
         """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
@@ -88,9 +87,9 @@ class FusedLayer:
                 return []
             return [Exponentials(tuple(arb(ratio[k]) for k, _ in used), tuple(arb(g * gain[k]) for k, g in used))]
         result = []
-        for run, progression in _runs([(self.decays[h], gains[h]) for h in self.serving(gains) if h in heads], shortest=8):
-            ratios = tuple((-arb(p)).exp() for p, _ in run)
-            amplitudes = tuple(arb(a) * (1 - z) for (_, a), z in zip(run, ratios, strict=True))
+        for run, progression in self._groups(gains, "lin", shortest=8):
+            ratios = tuple((-arb(self.decays[h])).exp() for h in run)
+            amplitudes = tuple(arb(gains[h]) * (1 - z) for h, z in zip(run, ratios, strict=True))
             result.append(Exponentials(ratios, amplitudes, progression))
         return result
 
@@ -109,25 +108,16 @@ class FusedLayer:
             sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
             return [Taps(tuple(arb(v) for v in sums))]
         result: list[Powers | Taps] = []
-        for run, progression in _runs([(self.decays[h], gains[h]) for h in self.serving(gains) if h in heads], shortest=3):
-            amplitudes = tuple(arb(a) / zeta(p, self.bits) for p, a in run)
-            result.append(Powers(tuple(p for p, _ in run), amplitudes, progression))
+        for run, progression in self._groups(gains, "log", shortest=3):
+            amplitudes = tuple(arb(gains[h]) / zeta(self.decays[h], self.bits) for h in run)
+            result.append(Powers(tuple(self.decays[h] for h in run), amplitudes, progression))
         return result
 
-
-def _runs(heads: list[tuple[fmpq, fmpq]], shortest: int) -> list[tuple[list[tuple[fmpq, fmpq]], bool]]:
-    """Heads cut into runs whose decays are in arithmetic progression; runs below `shortest` are gathered into one plain group."""
-    runs: list[list[tuple[fmpq, fmpq]]] = []
-    for head in heads:
-        run = runs[-1] if runs else None
-        fits = run is not None and (len(run) == 1 or head[0] - run[-1][0] == run[1][0] - run[0][0])
-        if run is not None and fits and head[0] > run[-1][0]:
-            run.append(head)
-        else:
-            runs.append([head])
-    plain = [head for run in runs if len(run) < shortest for head in run]
-    result = [(run, True) for run in runs if len(run) >= shortest]
-    return result + ([(plain, False)] if plain else [])
+    def _groups(self, gains: list[fmpq], rpe: str, shortest: int) -> list[tuple[list[int], bool]]:
+        """Banks with a gain, evaluated as polynomials; runs below `shortest` are gathered into one plain group."""
+        used = [run for run in self.banks() if self.rpe[run[0]] == rpe and any(gains[h] != 0 for h in run)]
+        plain = [h for run in used if len(run) < shortest for h in run if gains[h] != 0]
+        return [(run, True) for run in used if len(run) >= shortest] + ([(plain, False)] if plain else [])
 
 
 def fuse(network: Transformer) -> FusedLayer:

@@ -23,7 +23,7 @@ from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from constructions import banks as bank_of
-from constructions import feedforward
+from constructions import fast, feedforward
 from constructions.banks import HeadBank
 from constructions.fused import fuse
 from constructions.precision import MANTISSA, SMALLEST, UNIT
@@ -99,14 +99,16 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
+    slowest = min((p for b in head_banks if b.rpe == "log" for p in b.decays), default=None)
+    taps = 0 if slowest is None or dtype == "exact" else fast.tap_count(slowest, dtype)
     errors = []
     with working_precision(layer.bits):
         for k, lag in enumerate(target.lags, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
-            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).enclosure * (1 + arb(2) ** -10)
+            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most * (1 + arb(2) ** -10)
             size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
             size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
-            slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype)) * size
+            slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype) + taps * UNIT[dtype]) * size
             errors.append(arb(upper(error + slack)))
     return errors
 
@@ -115,6 +117,7 @@ def rounding_price(target: FixedMemory, heads: int, dtype: str) -> fmpq:
     """What a unit of weight costs in rounding: u times the operations between a token and its memory.
 
     Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
+    (Taps of log heads come on top: their number follows from the decays.)
     """
     return UNIT[dtype] * (4 + (target.dim + 1) + target.readout.coordinates + 5 + heads * target.dim + 1)
 

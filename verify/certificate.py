@@ -1,8 +1,14 @@
 """The result of a verification: witness ≤ certified ≤ bound, part by part, with a verdict that says what to do next."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity: an unbounded number is null."""
+    return value if math.isfinite(value) else None
 
 
 class Verdict(Enum):
@@ -76,10 +82,10 @@ class Certificate:
             "advice": self.advice,
             "witness": self.witness,
             "witness_input": self.witness_input,
-            "certified": self.certified,
-            "bound": self.bound,
+            "certified": _finite(self.certified),
+            "bound": _finite(self.bound),
             "trivial": self.trivial,
-            "parts": [{"name": p.name, "certified": p.certified, "bound": p.bound} for p in self.parts],
+            "parts": [{"name": p.name, "certified": _finite(p.certified), "bound": _finite(p.bound)} for p in self.parts],
             "sizes": self.sizes,
             "dtype": self.dtype,
             "rounding": self.rounding,

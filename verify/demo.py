@@ -57,7 +57,7 @@ def error_curves() -> dict[str, list[tuple[int, float]]]:
             with working_precision(layer.bits):
                 norm = l1_norm(layer.kernel([fmpq(0), fmpq(1)], 0, {LAG: fmpq(1)}))
             curves.setdefault(f"{bank} bound", []).append((heads, upper(attention_bound("lin", (LAG,), heads, bank).total)))
-            curves.setdefault(f"{bank} certified", []).append((heads, upper(norm.enclosure)))
+            curves.setdefault(f"{bank} certified", []).append((heads, upper(norm.most)))
     return curves
 
 

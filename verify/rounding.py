@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.exact import maximum
+from analyzer.errors import Refusal
+from analyzer.exact import maximum, upper
 from constructions.fused import FusedLayer
 from constructions.precision import SMALLEST, UNIT
 from constructions.transformer import Transformer, to_exact
@@ -35,7 +36,16 @@ class _Float:
 
 class _Arithmetic:
     def __init__(self, dtype: str) -> None:
-        self.unit, self.tiny = arb(UNIT[dtype]), arb(SMALLEST[dtype])
+        self.dtype, self.unit, self.tiny = dtype, arb(UNIT[dtype]), arb(SMALLEST[dtype])
+        self.largest = arb(float(np.finfo(dtype).max))
+
+    def checked(self, value: _Float) -> _Float:
+        """Refuse what may overflow, or what has no finite error bound at all."""
+        if not value.magnitude + value.error < self.largest:
+            raise Refusal(
+                f"{self.dtype} may overflow, or lose all accuracy, in this network: a value of {upper(value.magnitude):.3g} arises"
+            )
+        return value
 
     def gamma(self, terms: int) -> arb:
         return terms * self.unit / (1 - terms * self.unit)
@@ -47,7 +57,7 @@ class _Arithmetic:
         carried = sum((w * x.error for w, x in terms), arb(0))
         count = len(inputs)
         flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
-        return _Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed)
+        return self.checked(_Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed))
 
     def plus(self, a: _Float, b: _Float, magnitude: arb) -> _Float:
         error = a.error + b.error
@@ -59,8 +69,11 @@ class _Arithmetic:
         growth = (1 + self.unit) ** 2
         state = value.magnitude / (1 - z)
         fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
+        if not z * growth < 1:
+            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds; use --dtype exact")
         error = fresh / (1 - z * growth)
-        return _Float(g * state, g * error + self.unit * g * (state + error) + self.tiny)
+        self.checked(_Float(state, error))
+        return self.checked(_Float(g * state, g * error + self.unit * g * (state + error) + self.tiny))
 
 
 def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[arb]) -> tuple[arb, list[arb]]:
@@ -93,6 +106,8 @@ def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict
     """Every head's mixed value coordinates, in the order of the heads."""
     attention = network.layers[0].attention
     values = [[arithmetic.dot(list(row), embedded) for row in head] for head in to_exact(attention.value)]
+    if constants["taps"].shape[1] == 0 and len(attention.heads_of("log")):
+        raise Refusal("a log head falls so slowly that it runs by FFT, whose rounding is not certified; use --dtype exact")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
     place = {h: k for kind in ("lin", "log") for k, h in enumerate(attention.heads_of(kind))}
     outputs = []

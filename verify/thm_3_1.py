@@ -79,7 +79,12 @@ class _Directions:
         return result
 
     def total(self, row: tuple[fmpq, ...], error: bool = True) -> arb:
-        return sum((n.enclosure for n in self.norms(row, error)), arb(0))
+        """Upper bound of the norm, added up over the input coordinates."""
+        return sum((n.most for n in self.norms(row, error)), arb(0))
+
+    def attained(self, row: tuple[fmpq, ...]) -> arb:
+        """Lower bound of the same norm of w·(κ − 1): the error at the sign sequence."""
+        return sum((n.least for n in self.norms(row)), arb(0))
 
 
 def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Certificate:
@@ -95,13 +100,15 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
         offsets = [abs(arb(o)) for o in layer.offset]
         errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
-        stream = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
+        norms = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
+        stream = [norm.upper().min((1 + e).upper()) for norm, e in zip(norms, errors, strict=True)]
         memory_errors = [maximum([errors[j] for j in readout.slot(k)]) for k in range(len(readout.slots))]
         budgets = _extraction_budgets(layer, target, bank, rpe, dtype, faults)
     if dtype == "exact":
         readout_rounding, slack = arb(0), [arb(0)] * len(stream)
     else:
-        readout_rounding, slack = evaluation_error(network, layer, stream)
+        with working_precision(FFN_BITS):
+            readout_rounding, slack = evaluation_error(network, layer, stream)
     with working_precision(FFN_BITS):
         box = [(r + s).upper() for r, s in zip(stream, slack, strict=True)]
         hull = [b.max(arb(1)) for b in box]
@@ -115,8 +122,9 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         slotwise = sum((lip * e for lip, e in zip(lipschitz, memory_errors, strict=True)), arb(0))
         ridgewise = _ridgewise(readout, directions, hull, offsets, layer)
         certified = readout_certified + slotwise.min(ridgewise) + rounding
-        promised_hull = [arb(1)] * target.dim + [(1 + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
-        bound = theorem.total_budget(readout_bound + rounding, readout.lipschitz(promised_hull)[1:], budgets)
+        promised_hull = hull[: target.dim] + [(1 + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
+        promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
+        bound = theorem.total_budget(readout_bound + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
         parts = [Part("read-out", upper(readout_certified), upper(readout_bound))]
         for lag, e, b in zip(target.lags, memory_errors[1:], budgets, strict=True):
@@ -152,7 +160,7 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
     budgets = []
     for k, lag in enumerate(target.lags, start=1):
         row = target.readout.slot(k)[0]
-        heads = list(range(len(layer.rpe))) if bank == "minimal" else layer.serving(list(layer.gains[:, row, 0]))
+        heads = list(range(len(layer.rpe))) if bank == "minimal" else _bank_of(layer, k, row, len(target.lags))
         decays = [layer.decays[h] for h in heads]
         try:
             if len({layer.rpe[h] for h in heads}) > 1:
@@ -160,10 +168,16 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
             promised = theorem.extraction_budget(bank, rpe, lag, decays)
         except (InputError, Refusal) as error:
             faults.append(f"extraction lag {lag}: {error}")
-            promised = arb(0)
+            promised = arb.pos_inf()
         weights = [layer.gains[h, row, 0] for h in heads]
         budgets.append(promised + _storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
     return budgets
+
+
+def _bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
+    """The heads that serve memory k: those of its gains, or the k-th bank if the interpolant is zero and has no gains."""
+    banks = layer.banks()
+    return layer.serving(list(layer.gains[:, row, 0])) or (banks[k - 1] if len(banks) == memories else banks[0])
 
 
 def _storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
@@ -234,7 +248,7 @@ def _witness(
     readout = target.readout
     if network.dtype == "exact" and not readout.ridges:
         with working_precision(layer.bits):
-            infinite = directions.total(readout.affine) - readout_certified
+            infinite = directions.attained(readout.affine) - readout_certified
         return lower(infinite), "sign sequence of the error kernel, infinite past"
     candidates = _candidates(target, layer, directions)
     if network.dtype != "exact":
@@ -301,7 +315,7 @@ def _exact_witness(
             for column, window in enumerate(columns):
                 beyond = arb(0)
                 if len(recent) > len(window):  # the kernel beyond its window, against tokens of size at most 1
-                    beyond = directions.norms(units[j])[column].enclosure - sum((abs(v) for v in window), arb(0))
+                    beyond = directions.norms(units[j])[column].most - sum((abs(v) for v in window), arb(0))
                 value += sum((window[s] * recent[s][column] for s in range(min(len(window), len(recent)))), arb(0))
                 value += arb(0, beyond.abs_upper())
             stream.append(value)
