@@ -53,9 +53,13 @@ class Group:
         """Every kink inside the range, in order, between the ends.
 
         An end is the nearest kink at or outside the range, if there is one: a spline stores its outermost knots, so the certificate
-        sees whole intervals and not the ones that the range cuts off.
+        sees whole intervals and not the ones that the range cuts off. Neurons that bend by nothing together, as relu(v) − relu(−v), make
+        no kink; a single neuron of weight 0 marks a knot.
         """
-        kinks = {-sign * bias for sign, bias, _ in self.neurons}
+        bends: dict[fmpq, list[fmpq]] = {}
+        for sign, bias, outer in self.neurons:
+            bends.setdefault(-sign * bias, []).append(outer)
+        kinks = {k for k, outers in bends.items() if len(outers) == 1 or sum(outers, fmpq(0)) != 0}
         kinks |= {-r.direction[0] * r.offset for r in self.ridges if r.profile.kink}
         low = max((k for k in kinks if k <= -reach), default=-reach)
         high = min((k for k in kinks if k >= reach), default=reach)

@@ -143,3 +143,8 @@ def test_minimal_closed_form(lag: int) -> None:
 
 def test_paper_constants_are_the_papers() -> None:
     assert Tuning(fmpq(1, 100), fmpq(1, 100)) == PAPER
+
+
+def test_foreign_log_decays_have_no_bound() -> None:
+    with pytest.raises(InputError, match="no progression"):
+        minimal_bound("log", 3, [fmpq(10), fmpq(11), fmpq(20)])

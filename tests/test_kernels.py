@@ -87,3 +87,17 @@ def test_a_tail_that_is_left_out_would_be_noticed() -> None:
 def test_taps() -> None:
     norm = l1_norm(Kernel(fmpq(-1), (Taps((arb(0), arb(2), arb(-3))),), ((2, fmpq(1)),))).enclosure
     assert norm == 1 + 2 + 4
+
+
+@pytest.mark.parametrize("powers", [False, True])
+def test_a_crude_tail_is_no_lower_bound(powers: bool) -> None:
+    """Two slow heads that nearly cancel: the triangle inequality bounds the norm from above, never from below."""
+    with working_precision(256):
+        if powers:
+            group: Powers | Exponentials = Powers((fmpq(101, 100), fmpq(102, 100)), (arb(1) / arb("1.01").zeta(), -1 / arb("1.02").zeta()))
+            truth = 0.5
+        else:
+            z = [(-arb(p)).exp() for p in ("1e-6", "1.1e-6")]
+            group, truth = Exponentials(tuple(z), (1 - z[0], z[1] - 1)), 0.0701
+        norm = l1_norm(Kernel(fmpq(0), (group,)))
+    assert lower(norm.least) <= truth <= upper(norm.most)

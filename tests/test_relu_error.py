@@ -83,3 +83,23 @@ def test_a_changed_neuron_is_seen(field: str) -> None:
         assert upper(readout_error(readout, neurons, RADII)) > 5 * upper(
             spline_bound(readout, spline(readout, plan_spline(readout, RADII, None, 1e-3), RADII), RADII)
         )
+
+
+def test_kinks_just_outside_the_box_are_not_forgotten() -> None:
+    """Neurons that bend outside [−1, 1] but differ from the read-out inside it."""
+    row, a, k1, k2 = (fmpq(0), fmpq(1)), fmpq(-9, 10), fmpq(-11, 10), fmpq(-21, 20)
+    first = fmpq(1000)
+    second = -first * (a - k1) / (a - k2)
+    neurons = [
+        Neuron(row, -k1, first),
+        Neuron(row, -k2, second),
+        Neuron(row, -a, -(first + second)),
+        Neuron(row, fmpq(-1, 2), fmpq(1, 1000)),
+    ]
+    readout = read_out("0.001*relu(m1 - 0.5)", 1, 1)
+    assert upper(readout_error(readout, neurons, [arb(1), arb(1)])) >= 33
+
+
+def test_a_box_of_radius_zero() -> None:
+    readout = read_out("m1", 1, 1)
+    assert upper(readout_error(readout, [Neuron((fmpq(0), fmpq(1)), fmpq(0), fmpq(1))], [arb(0), arb(0)])) < 1e-15

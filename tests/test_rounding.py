@@ -6,6 +6,7 @@ from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analyzer.errors import Refusal
 from analyzer.exact import rational, upper, working_precision
 from analyzer.kernels import l1_norm
 from constructions import fast
@@ -69,3 +70,24 @@ def test_coarser_types_round_more() -> None:
         layer = fuse(cast)
         errors[dtype] = upper(evaluation_error(cast, layer, [arb(3)] * 3)[0])
     assert errors["float32"] / errors["float64"] == pytest.approx(2**29, rel=0.01)
+
+
+def test_a_head_that_forgets_too_slowly_is_refused() -> None:
+    network = random_network(np.random.default_rng(0), ["lin"], dtype="float32", bias=False)
+    network.layers[0].attention.decay[0] = 5e-8
+    with pytest.raises(Refusal, match="forgets more slowly"):
+        evaluation_error(network, fuse(network), [arb(1)] * 3)
+
+
+def test_overflow_is_refused() -> None:
+    network = random_network(np.random.default_rng(0), ["lin"], dtype="float32", bias=False)
+    network.layers[0].feedforward.inner[:] = 3e38
+    with pytest.raises(Refusal, match="overflow"):
+        evaluation_error(network, fuse(network), [arb(1)] * 3)
+
+
+def test_long_log_heads_are_not_certified_in_floats() -> None:
+    network = random_network(np.random.default_rng(0), ["log"], dtype="float32", bias=False)
+    network.layers[0].attention.decay[0] = 1.01
+    with pytest.raises(Refusal, match="FFT"):
+        evaluation_error(network, fuse(network), [arb(1)] * 3)

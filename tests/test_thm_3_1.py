@@ -204,6 +204,42 @@ def test_float_types_are_certified_with_their_rounding() -> None:
     assert certified["float64"].certified < certified["float32"].certified / 100
 
 
+@pytest.mark.parametrize(
+    "lags,formula,options",
+    [
+        ((1,), None, {"rpe": "log", "error": 0.9}),
+        ((1,), "0.1*relu(0.3*m1 + x0) + (x0 - m1 + 0.5)**2", {"heads": 2, "error": 0.01}),
+        ((1, 2), "cos(0.3*m2 - 0.1*m1 + 0.7*x0 + 0.5)", {"error": 0.01}),
+        ((2,), "sin(m1 - 0.1*x0 + 0.5) + cos(m1 - 0.1*x0 - 0.25)", {"error": 0.5, "width": 35}),
+        ((4,), "(0.3*x0 - m1 + 0.5)**2 + (0.3*x0 - m1 - 0.25)**3", {"heads": 7, "error": 1e-3}),
+        ((1, 3), "x0*m1 + (0.5 - m2)**3", {"rpe": "log", "bank": "tuned", "heads": 35, "error": 0.1}),
+        ((3,), "m1*x0 + relu(2*m1 - 0.25)", {"rpe": "log", "dtype": "float32", "error": 3.0, "width": 15}),
+        ((1, 6), "(m2 - 0.25)**3", {"bank": "paper", "heads": 48, "error": 0.1}),
+        ((1, 2), None, {"bank": "paper", "dtype": "float32", "heads": 13}),
+        ((2, 9), "0.5*cos(m1 + 0.1*m2)", {"bank": "paper", "share": True, "heads": 20, "error": 1e-3}),
+        ((1, 2, 4), "0.5*x0", {"bank": "tuned", "heads": 9}),
+        ((1,), "0.5*x0*x0 + x0", {"error": 0.5}),
+    ],
+)
+def test_edge_cases_hold(lags: tuple[int, ...], formula: str | None, options: dict[str, object]) -> None:
+    """Equality in (3.4), shared directions, boxes at their edge, interpolants that vanish: never a false alarm."""
+    built = build(FixedMemory(lags, 1, formula), **options)  # type: ignore[arg-type]
+    assert chain_holds(verify(built.network, built.target, built.bank, built.ffn))
+
+
+@pytest.mark.parametrize(
+    "lags,formula,options",
+    [
+        ((2,), None, {"rpe": "log", "bank": "paper", "dtype": "float32", "heads": 3}),
+        ((6,), "0.1*exp(2*x0 - m1 + 0.5)", {"rpe": "log", "bank": "paper", "dtype": "float64", "heads": 37, "ffn": "barron", "width": 52}),
+    ],
+)
+def test_hopeless_networks_are_refused(lags: tuple[int, ...], formula: str | None, options: dict[str, object]) -> None:
+    with pytest.raises(Refusal):
+        built = build(FixedMemory(lags, 1, formula), **options)  # type: ignore[arg-type]
+        verify(built.network, built.target, built.bank, built.ffn)
+
+
 def test_named_slots() -> None:
     assert slots(FixedMemory((2, 5), 2)) == {"x0": range(2), "m1": range(2, 4), "m2": range(4, 6)}
 
