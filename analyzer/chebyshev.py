@@ -29,14 +29,14 @@ def series(values: Sequence[arb], table: Sequence[arb]) -> list[arb]:
 
 
 def on_grid(coefficients: Sequence[arb], table: Sequence[arb]) -> list[arb]:
-    """Σ_j c_j cos(jθ) on the finer grid of `table`."""
-    period = 2 * (len(table) - 1)
+    """Σ_j c_j cos(jθ) on the finer grid of `table`; θ and π − θ share their sums over even and over odd j."""
+    intervals = len(table) - 1
     circle = [*table, *table[-2:0:-1]]
-    result = []
-    for k in range(len(table)):
-        angle, total = 0, arb(0)
-        for coefficient in coefficients:
-            total += coefficient * circle[angle]
-            angle = (angle + k) % period
-        result.append(total)
+    result = [arb(0)] * (intervals + 1)
+    for k in range(intervals // 2 + 1):
+        sums, angle = [arb(0), arb(0)], 0
+        for j, coefficient in enumerate(coefficients):
+            sums[j % 2] += coefficient * circle[angle]
+            angle = (angle + k) % (2 * intervals)
+        result[k], result[intervals - k] = sums[0] + sums[1], sums[0] - sums[1]
     return result

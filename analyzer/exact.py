@@ -83,6 +83,12 @@ def dyadic(value: arb, bits: int) -> fmpq:
     return fmpq(mantissa) * fmpq(2) ** exponent
 
 
+def magnitude(value: arb) -> int:
+    """⌈log₂⌉ of the largest absolute value in the ball; 0 for the number 0."""
+    mantissa, exponent = value.abs_upper().man_exp()
+    return int(mantissa).bit_length() + int(exponent)
+
+
 def to_grid(value: arb, depth: int) -> fmpq:
     """The multiple of 2^{−depth} nearest to the midpoint of a ball."""
     mantissa, exponent = value.mid().man_exp()

@@ -4,6 +4,9 @@ from flint import arb, fmpq
 
 from analyzer.exact import working_precision
 
+GUARD = 192
+"""Bits kept beyond the size of a weight that ζ normalises: kernels of size 1 are then right to 2^-192."""
+
 _KNOWN: dict[fmpq, tuple[int, arb]] = {}
 
 

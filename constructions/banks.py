@@ -17,8 +17,9 @@ from flint import arb, arb_poly, fmpq
 from analyzer import chebyshev
 from analyzer.bump import bump
 from analyzer.errors import Refusal
-from analyzer.exact import dyadic, to_grid, upper, working_precision
+from analyzer.exact import dyadic, magnitude, to_grid, upper, working_precision
 from analyzer.extraction import Rpe, Tuning, golden, minimal_bound
+from analyzer.zeta import GUARD as ZETA_GUARD
 from analyzer.zeta import zeta
 
 GUARD = 64
@@ -52,16 +53,10 @@ def _store(rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list
     for amplitudes in raw:
         row = []
         for amplitude, decay in zip(amplitudes, decays, strict=True):
-            needed = max(0, _magnitude(amplitude)) + depth + 8
+            needed = max(0, magnitude(amplitude)) + max(depth + 8, ZETA_GUARD)
             row.append(to_grid(amplitude * normaliser(rpe, decay, needed), depth))
         weights.append(tuple(row))
     return HeadBank(rpe, tuple(decays), tuple(lags), tuple(weights), tuple(to_grid(c, depth) for c in residuals))
-
-
-def _magnitude(value: arb) -> int:
-    """⌈log₂⌉ of the largest absolute value in the ball; 0 for the number 0."""
-    mantissa, exponent = value.abs_upper().man_exp()
-    return int(mantissa).bit_length() + int(exponent)
 
 
 def _bits_below(error: float) -> int:

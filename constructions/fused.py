@@ -11,7 +11,7 @@ rounded ratio and gain, or the rounded taps.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -20,8 +20,9 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import working_precision
+from analyzer.exact import magnitude, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
+from analyzer.zeta import GUARD as ZETA_GUARD
 from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
@@ -44,11 +45,10 @@ class FusedLayer:
     constants: dict[str, np.ndarray] | None
     """Rounded ratios, gains and taps of a float network; None for an exact one."""
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Working precision for this layer's kernels."""
-        largest = max((abs(g) for g in self.gains.flat), default=fmpq(0))
-        return GUARD + max(0, int(largest.p).bit_length() - int(largest.q).bit_length() + 1)
+        return GUARD + max(0, *(magnitude(arb(g)) for g in self.gains.flat if g != 0), 0)
 
     def banks(self) -> list[list[int]]:
         """Heads cut, in their order, into runs of one RPE type whose decays increase in arithmetic progression."""
@@ -109,9 +109,12 @@ class FusedLayer:
             return [Taps(tuple(arb(v) for v in sums))]
         result: list[Powers | Taps] = []
         for run, progression in self._groups(gains, "log", shortest=3):
-            amplitudes = tuple(arb(gains[h]) / zeta(self.decays[h], self.bits) for h in run)
+            amplitudes = tuple(self._over_zeta(arb(gains[h]), self.decays[h]) for h in run)
             result.append(Powers(tuple(self.decays[h] for h in run), amplitudes, progression))
         return result
+
+    def _over_zeta(self, gain: arb, decay: fmpq) -> arb:
+        return gain / zeta(decay, min(self.bits, max(0, magnitude(gain)) + ZETA_GUARD))
 
     def _groups(self, gains: list[fmpq], rpe: str, shortest: int) -> list[tuple[list[int], bool]]:
         """Banks with a gain, evaluated as polynomials; runs below `shortest` are gathered into one plain group."""

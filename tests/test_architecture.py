@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +84,18 @@ def test_importing_us_does_not_switch_float64_on() -> None:
 
 def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    for row in run("demo", "--out", tmp_path / "demo", "--json").json["heads"]:
+        law = f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
+        assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {law} |" in readme
+    net = tmp_path / "net"
+    certificate = run("build", "fixed", "--lags", "2,5", "--readout", "x0 + m1*m2", "--error", "1e-2", "--out", net, "--json").json
+    for part in certificate["parts"]:
+        assert f"| {part['name']} | | {part['certified']:.6g} | {part['bound']:.6g} |" in readme
+    assert f"| total | {certificate['witness']:.6g} | {certificate['certified']:.6g} | {certificate['bound']:.6g} |" in readme
 
 
 def test_demo_is_quick(tmp_path: Path) -> None:
