@@ -18,7 +18,8 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 -m "not timing"
+	$(BIN)/python -m pytest -m timing
 
 clean:
 	rm -rf $(VENV) build *.egg-info demo

@@ -30,6 +30,8 @@ from constructions.precision import MANTISSA, SMALLEST, UNIT
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 DEFAULT_ERROR = 1e-2
+BOX_SHARE = arb(2) ** -10
+"""By this share of e the read-out's box exceeds the memories delivered."""
 MAX_HEADS = 2048
 """Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
 
@@ -105,7 +107,7 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     with working_precision(layer.bits):
         for k, lag in enumerate(target.lags, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
-            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most * (1 + arb(2) ** -10)
+            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most * (1 + BOX_SHARE)
             size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
             size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
             slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype) + taps * UNIT[dtype]) * size

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import cli
 from constructions.transformer import Attention, FeedForward, Layer, Transformer
+
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 @dataclass(frozen=True)

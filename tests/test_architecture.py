@@ -64,6 +64,7 @@ def _seconds(*command: str) -> float:
     return best
 
 
+@pytest.mark.timing
 def test_light_commands_are_fast() -> None:
     run = "import sys, cli; sys.argv = ['lemmaformer', *{}]; cli.main()"
     help_time = _seconds("-c", run.format(["--help"]))
@@ -98,6 +99,7 @@ def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path:
     assert f"| total | {certificate['witness']:.6g} | {certificate['certified']:.6g} | {certificate['bound']:.6g} |" in readme
 
 
+@pytest.mark.timing
 def test_demo_is_quick(tmp_path: Path) -> None:
     start = time.perf_counter()
     code = f"import sys, cli; sys.argv = ['lemmaformer', 'demo', '--out', {str(tmp_path / 'demo')!r}]; cli.main()"

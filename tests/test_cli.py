@@ -63,6 +63,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }  # fmt: skip
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("arguments", BAD, ids=lambda a: " ".join(a)[:60])
 def test_bad_input_is_one_line_and_quick(arguments: list[str], places: dict[str, Path], tmp_path: Path) -> None:
     real = [str(places.get(a, tmp_path / "out" if a == "OUT" else a)) for a in arguments]

@@ -63,6 +63,7 @@ def test_exact_networks_agree_with_float64(rpe: str) -> None:
     assert np.abs(fused - reference.forward(floats, tokens)).max() < 1e-10
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_cost_is_linear(rpe: str) -> None:
     network = random_network(np.random.default_rng(0), [rpe] * 16, width=2, dim=1)

@@ -1,6 +1,7 @@
 """Theorem 3.1 end to end: heads and errors promised, the chain over random targets, float networks in real arithmetic."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,12 +112,12 @@ def test_identity_readouts_have_sharp_witnesses(bank: str, rpe: str, share: bool
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> dict[str, object]:
+def problems(draw: st.DrawFn, family: str) -> tuple[FixedMemory, dict[str, Any]]:
+    """A random target with random build options: `exact` and `float` minimal banks, or `interpolation` banks."""
     lags = tuple(sorted(draw(st.sets(st.integers(1, 9), min_size=1, max_size=3))))
     dim = draw(st.sampled_from([1, 1, 2]))
-    slots_ = ["x0", *(f"m{k}" for k in range(1, len(lags) + 1))]
-    names = [name if dim == 1 else f"{name}[{i}]" for name in slots_ for i in range(dim)]
-    pick = st.sampled_from(names)
+    slot_names = ["x0", *(f"m{k}" for k in range(1, len(lags) + 1))]
+    pick = st.sampled_from([name if dim == 1 else f"{name}[{i}]" for name in slot_names for i in range(dim)])
     terms = st.one_of(
         pick,
         st.tuples(pick, pick).map("*".join),
@@ -125,35 +126,29 @@ def problems(draw: st.DrawFn) -> dict[str, object]:
     )
     numbers = st.sampled_from(["0.5", "1", "2", "0.25"])
     formula = " + ".join(f"{c}*{t}" for c, t in draw(st.lists(st.tuples(numbers, terms), min_size=1, max_size=3)))
-    bank = draw(st.sampled_from(["minimal", "minimal", "minimal", "tuned", "paper"]))
-    options: dict[str, object] = {"rpe": draw(st.sampled_from(["lin", "log"])), "bank": bank, "seed": draw(st.integers(0, 9))}
-    if bank == "minimal":
-        options["error"] = draw(st.sampled_from([0.5, 1e-1, 1e-2, 1e-4]))
-        options["dtype"] = draw(st.sampled_from(["exact", "exact", "float64", "float32"]))
+    options: dict[str, Any] = {"rpe": draw(st.sampled_from(["lin", "log"])), "seed": draw(st.integers(0, 9))}
+    if family == "interpolation":
+        bank = draw(st.sampled_from(["tuned", "paper"]))
+        options |= {"bank": bank, "heads": draw(st.integers(9, 30)), "share": draw(st.booleans())}
     else:
-        options |= {"heads": draw(st.integers(9, 30)), "share": draw(st.booleans())}
+        options["error"] = draw(st.sampled_from([0.5, 1e-1, 1e-2, 1e-4]))
+        options["dtype"] = "exact" if family == "exact" else draw(st.sampled_from(["float64", "float32"]))
     if draw(st.booleans()):
         options |= {"ffn": draw(st.sampled_from(["spline", "barron"])), "width": draw(st.integers(24, 60))}
-    return {"target": FixedMemory(lags, dim, formula), "options": options}
+    return FixedMemory(lags, dim, formula), options
 
 
-@given(problems())
-@settings(max_examples=220, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-def test_the_chain_never_breaks(problem: dict[str, object]) -> None:
-    """Random targets, read-outs, banks, types: witness ≤ certified ≤ bound, and random inputs stay below certified."""
-    target, options = problem["target"], problem["options"]
-    assert isinstance(target, FixedMemory) and isinstance(options, dict)
+@pytest.mark.parametrize("family", ["exact", "float", "interpolation"])
+@given(data=st.data())
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_chain_never_breaks(family: str, data: st.DataObject) -> None:
+    """240 random targets, read-outs, banks, types: witness ≤ certified ≤ bound, and random inputs stay below certified."""
+    target, options = data.draw(problems(family))
     try:
         built = build(target, **options)
     except Refusal as refusal:
         assert "\n" not in str(refusal)
-        assert (
-            options["bank"] != "minimal"
-            or options["dtype"] != "exact"
-            or "width" in options
-            or "ffn" in options
-            or "neurons" in str(refusal)
-        )
+        assert family != "exact" or "width" in options or "neurons" in str(refusal), refusal
         return
     certificate = verify(built.network, target, built.bank, built.ffn)
     assert chain_holds(certificate), certificate
@@ -219,6 +214,8 @@ def test_float_types_are_certified_with_their_rounding() -> None:
         ((2, 9), "0.5*cos(m1 + 0.1*m2)", {"bank": "paper", "share": True, "heads": 20, "error": 1e-3}),
         ((1, 2, 4), "0.5*x0", {"bank": "tuned", "heads": 9}),
         ((1,), "0.5*x0*x0 + x0", {"error": 0.5}),
+        ((1,), "0.5*m1*m1", {"bank": "paper", "heads": 9, "ffn": "barron", "width": 24}),
+        ((4,), None, {"bank": "paper", "dtype": "float64", "heads": 3}),
     ],
 )
 def test_edge_cases_hold(lags: tuple[int, ...], formula: str | None, options: dict[str, object]) -> None:

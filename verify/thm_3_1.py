@@ -39,12 +39,17 @@ from constructions import fast
 from constructions.feedforward import STORAGE
 from constructions.fused import FusedLayer, fuse
 from constructions.precision import UNIT
+from constructions.thm_3_1 import BOX_SHARE
 from constructions.transformer import Transformer, to_exact
 from verify.certificate import Certificate, Part
 from verify.rounding import evaluation_error
 
 FFN_BITS = 256
+SMALLEST_RADIUS = arb(2) ** -40
+"""Boxes are widened to this: a memory that is delivered as zero still has a box."""
 MAX_CORNERS = 64
+MAX_WITNESS_WORK = 200_000
+"""Neurons times candidate inputs evaluated in ball arithmetic while looking for a witness."""
 MAX_WITNESS = 4096
 """Tokens of a witness that is run through a float network or a curved read-out; longer tails are left at zero."""
 
@@ -110,11 +115,12 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         with working_precision(FFN_BITS):
             readout_rounding, slack = evaluation_error(network, layer, stream)
     with working_precision(FFN_BITS):
-        box = [(r + s).upper() for r, s in zip(stream, slack, strict=True)]
+        box = [(r + s).upper().max(SMALLEST_RADIUS) for r, s in zip(stream, slack, strict=True)]
         hull = [b.max(arb(1)) for b in box]
         neurons = _neurons(network)
         readout_certified = readout_error(readout, neurons, box)
-        readout_bound = _readout_bound(ffn, readout, neurons, box, dtype)
+        drawn_for = [(1 + e * (1 + BOX_SHARE) + s).upper().max(b) for e, s, b in zip(errors, slack, box, strict=True)]
+        readout_bound = _readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
         lipschitz = readout.lipschitz(hull)
         rounding = readout_rounding
         for k, lip in enumerate(lipschitz):
@@ -202,12 +208,15 @@ def _neurons(network: Transformer) -> list[Neuron]:
     return neurons_of(to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
 
 
-def _readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], dtype: str) -> arb:
-    """The spline or Barron estimate at the stored size, plus the storage budget of the neurons: u on outer weight, row and bias."""
+def _readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], drawn_for: list[arb], dtype: str) -> arb:
+    """The spline or Barron estimate at the stored size, plus the storage budget of the neurons: u on outer weight, row and bias.
+
+    Knots say themselves where they lie; Barron neurons were drawn for the box of radii 1 + e, which may be larger than `box`.
+    """
     if ffn == "spline":
         promised = spline_bound(readout, neurons, box)
     else:
-        promised = plan_barron(readout, box, max(len(neurons), least_width(readout) + 1), None).error
+        promised = plan_barron(readout, drawn_for, max(len(neurons), least_width(readout) + 1), None).error
     unit = arb(STORAGE if dtype == "exact" else UNIT[dtype])
     storage = arb(0)
     for neuron in neurons:
@@ -305,7 +314,7 @@ def _exact_witness(
         units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
         windows = [[n.window for n in directions.norms(u)] for u in units]
     best = 0.0
-    for tokens in candidates:
+    for tokens in candidates[: max(2, MAX_WITNESS_WORK // len(neurons))]:
         recent = [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
         stream = []
         for j, columns in enumerate(windows):
