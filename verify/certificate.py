@@ -34,7 +34,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Certificate:
-    """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified."""
+    """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified.
+
+    `trivial` is the error of the best constant output (from below), `least_heads` what the lag law asks for.
+    """
 
     theorem: str
     witness: float
@@ -43,6 +46,7 @@ class Certificate:
     bound: float
     rounding: float
     trivial: float
+    least_heads: int
     parts: tuple[Part, ...]
     sizes: dict[str, int]
     dtype: str
@@ -85,6 +89,7 @@ class Certificate:
             "certified": _finite(self.certified),
             "bound": _finite(self.bound),
             "trivial": self.trivial,
+            "lower_bound_heads": self.least_heads,
             "parts": [{"name": p.name, "certified": _finite(p.certified), "bound": _finite(p.bound)} for p in self.parts],
             "sizes": self.sizes,
             "dtype": self.dtype,

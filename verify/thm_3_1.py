@@ -35,6 +35,7 @@ from analyzer.readout import ReadOut
 from analyzer.relu_error import Neuron, neurons_of, readout_error, spline_bound
 from analyzer.targets import FixedMemory
 from analyzer.theorems import thm_3_1 as theorem
+from analyzer.theorems.lag_law import lag_law
 from constructions import fast
 from constructions.feedforward import STORAGE
 from constructions.fused import FusedLayer, fuse
@@ -132,9 +133,10 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
         bound = theorem.total_budget(readout_bound + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
-        parts = [Part("read-out", upper(readout_certified), upper(readout_bound))]
-        for lag, e, b in zip(target.lags, memory_errors[1:], budgets, strict=True):
-            parts.append(Part(f"extraction lag {lag}", upper(e), upper(b)))
+        measured = {"read-out": (readout_certified, readout_bound)}
+        measured |= {f"extraction lag {lag}": pair for lag, *pair in zip(target.lags, memory_errors[1:], budgets, strict=True)}
+        lemmas = theorem.proof_graph(rpe, bank, ffn, target.lags)
+        parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
         trivial = _constant_error(readout)
     return Certificate(
@@ -145,6 +147,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         bound=upper(bound),
         rounding=upper(rounding),
         trivial=trivial,
+        least_heads=lag_law(rpe, target.lags, upper(certified)).heads,
         parts=tuple(parts),
         sizes=network.sizes(),
         dtype=dtype,
