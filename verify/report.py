@@ -47,8 +47,8 @@ def show_certificate(certificate: Certificate) -> None:
     out = console()
     sizes = certificate.sizes
     out.print(
-        f"{certificate.theorem}: {sizes['layers']} layer, {sizes['heads']} heads (lag law: {certificate.least_heads}), width {sizes['width']}, "
-        f"model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
+        f"{certificate.theorem}: {sizes['layers']} layer, {sizes['heads']} heads (lag law: {certificate.least_heads}), "
+        f"width {sizes['width']}, model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
     )
     rows = [[part.name, "", number(part.certified), number(part.bound)] for part in certificate.parts]
     if certificate.rounding:

@@ -134,7 +134,8 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         bound = theorem.total_budget(readout_bound + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
         measured = {"read-out": (readout_certified, readout_bound)}
-        measured |= {f"extraction lag {lag}": pair for lag, *pair in zip(target.lags, memory_errors[1:], budgets, strict=True)}
+        for lag, e, budget in zip(target.lags, memory_errors[1:], budgets, strict=True):
+            measured[f"extraction lag {lag}"] = (e, budget)
         lemmas = theorem.proof_graph(rpe, bank, ffn, target.lags)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
