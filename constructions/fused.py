@@ -12,6 +12,7 @@ rounded ratio and gain, or the rounded taps.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -107,11 +108,18 @@ class FusedLayer:
                 )
             sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
             return [Taps(tuple(arb(v) for v in sums))]
-        result: list[Powers | Taps] = []
+        result: dict[tuple[fmpq, ...], Powers | Taps] = {}
         for run, progression in self._groups(gains, "log", shortest=3):
-            amplitudes = tuple(self._over_zeta(arb(gains[h]), self.decays[h]) for h in run)
-            result.append(Powers(tuple(self.decays[h] for h in run), amplitudes, progression))
-        return result
+            amplitudes = [self._over_zeta(arb(gains[h]), self.decays[h]) for h in run]
+            exponents = tuple(self.decays[h] for h in run)
+            start = exponents[:2] if progression else ()
+            known = result.get(start)
+            if isinstance(known, Powers):  # banks that start alike are one: their tails can cancel
+                longest = max(exponents, known.exponents, key=len)
+                pairs = zip_longest(amplitudes, known.amplitudes, fillvalue=arb(0))
+                exponents, amplitudes = longest, [a + b for a, b in pairs]
+            result[start] = Powers(exponents, tuple(amplitudes), progression)
+        return list(result.values())
 
     def _over_zeta(self, gain: arb, decay: fmpq) -> arb:
         return gain / zeta(decay, min(self.bits, max(0, magnitude(gain)) + ZETA_GUARD))

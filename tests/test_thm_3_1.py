@@ -106,7 +106,7 @@ def test_identity_readouts_have_sharp_witnesses(bank: str, rpe: str, share: bool
     built = build(FixedMemory((2, 3)), rpe=rpe, bank=bank, heads=60, share=share)
     certificate = verify(built.network, built.target, bank, "spline")
     assert chain_holds(certificate)
-    if share or rpe == "lin":  # two slow log banks side by side: the tail of the sum is only bounded from above
+    if share or rpe == "lin" or bank == "paper":  # two slow log banks that differ: the tail of their sum is only bounded from above
         assert certificate.witness >= 0.99 * certificate.certified
     assert certificate.sizes["heads"] == 60
 
