@@ -2,7 +2,7 @@
 
 import numpy as np
 from flint import arb, fmpq
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analyzer.exact import working_precision
@@ -15,6 +15,7 @@ RUNS = st.lists(
 
 
 @given(RUNS, st.integers(0, 2**32 - 1))
+@example([("log", 1, 1, 5), ("log", 1, 1, 2), ("log", 1, 1, 4)], 3)
 @settings(max_examples=60, deadline=None)
 def test_kernels_are_the_definition(runs: list[tuple[str, int, int, int]], seed: int) -> None:
     """Banks of many shapes: short runs, equal starts, lin and log mixed, heads without weight."""
