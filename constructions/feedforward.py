@@ -68,40 +68,46 @@ def as_network(neurons: list[Neuron]) -> FeedForward:
 
 
 def spline(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb]) -> list[Neuron]:
-    """Every ridge replaced by its piecewise linear interpolant on equal intervals of its range."""
+    """Every ridge replaced by its piecewise linear interpolant; ridges along one direction share their knots."""
     parts = _Assembler(readout)
-    shared: dict[tuple[fmpq, ...], int] = {}  # ridges along one direction use the same knots
+    groups: dict[tuple[fmpq, ...], list[tuple[Ridge, int]]] = {}
     for ridge, pieces in zip(readout.ridges, plan.pieces, strict=True):
-        direction = oriented(ridge.direction)[0]
-        shared[direction] = max(pieces, shared.get(direction, 1))
+        groups.setdefault(oriented(ridge.direction)[0], []).append((ridge, pieces))
     with working_precision(2 * VALUE_BITS):
-        for ridge in readout.ridges:
-            _add_spline(parts, ridge, 1 if ridge.profile.kink else shared[oriented(ridge.direction)[0]], radii)
+        for members in groups.values():
+            ridges = [ridge for ridge, _ in members]
+            knots = _knots(ridges, max(pieces for _, pieces in members), radii)
+            for ridge in ridges:
+                _add_spline(parts, ridge, knots)
     return parts.all_neurons()
 
 
-def _ends(ridge: Ridge, radii: list[arb]) -> tuple[fmpq, fmpq]:
-    """Rational ends outside the range; the same distance from the offset for all ridges along one direction."""
+def _reach(ridge: Ridge, radii: list[arb]) -> fmpq:
+    """A rational a little above sup |w·u| on the box."""
     reach = sum((abs(arb(w)) * r for w, r in zip(ridge.direction, radii, strict=True)), arb(0)).upper()
-    distance = dyadic(reach * (1 + arb(2) ** -32), 40)
-    return ridge.offset - distance, ridge.offset + distance
+    return dyadic(reach * (1 + arb(2) ** -32), 40)
 
 
-def _add_spline(parts: _Assembler, ridge: Ridge, pieces: int, radii: list[arb]) -> None:
-    low, high = _ends(ridge, radii)
-    knots = {low + (high - low) * k / pieces for k in range(pieces + 1)}
-    if ridge.profile.kink and low < 0 < high:
-        knots.add(fmpq(0))
-    ordered = sorted(knots)
+def _knots(ridges: list[Ridge], pieces: int, radii: list[arb]) -> list[fmpq]:
+    """Knots in v = (oriented direction)·u: equal intervals over the range, and the kinks of the ridges."""
+    reach = _reach(ridges[0], radii)
+    knots = {-reach + 2 * reach * k / pieces for k in range(pieces + 1)}
+    kinks = {-oriented(ridge.direction)[1] * ridge.offset for ridge in ridges if ridge.profile.kink}
+    return sorted(knots | {kink for kink in kinks if -reach < kink < reach})
+
+
+def _add_spline(parts: _Assembler, ridge: Ridge, knots: list[fmpq]) -> None:
+    sign = oriented(ridge.direction)[1]
+    ordered = sorted(sign * knot + ridge.offset for knot in knots)
     values = [dyadic(ridge.profile.value(arb(v)), VALUE_BITS) for v in ordered]
     slopes = [(values[i + 1] - values[i]) / (ordered[i + 1] - ordered[i]) for i in range(len(ordered) - 1)]
-    centre = min(len(slopes) - 1, bisect_right(ordered, (low + high) / 2) - 1)
+    centre = min(len(slopes) - 1, bisect_right(ordered, ridge.offset) - 1)
     parts.line(ridge, slopes[centre], values[centre] - slopes[centre] * ordered[centre])
     for i in range(1, len(slopes)):
         parts.bend(ridge, ordered[i], slopes[i] - slopes[i - 1], right=i > centre)
     if not ridge.profile.kink:
-        parts.bend(ridge, low, fmpq(0), right=False)
-        parts.bend(ridge, high, fmpq(0), right=True)
+        parts.bend(ridge, ordered[0], fmpq(0), right=False)
+        parts.bend(ridge, ordered[-1], fmpq(0), right=True)
 
 
 def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int) -> tuple[list[Neuron], int]:
@@ -127,11 +133,10 @@ def _draw(readout: ReadOut, draws: int, radii: list[arb], rng: np.random.Generat
     cells: list[tuple[Ridge, fmpq, fmpq, fmpq]] = []  # ridge, left end, length, middle of the ridge's range
     masses: list[float] = []
     for ridge in readout.ridges:
-        low, high = _ends(ridge, radii)
-        middle = (low + high) / 2
         if ridge.profile.kink:
-            _add_spline(parts, ridge, 1, radii)
+            _add_spline(parts, ridge, _knots([ridge], 1, radii))
             continue
+        low, high, middle = ridge.offset - _reach(ridge, radii), ridge.offset + _reach(ridge, radii), ridge.offset
         slope, height = (dyadic(g(arb(middle)), VALUE_BITS) for g in (ridge.profile.first, ridge.profile.value))
         parts.line(ridge, slope, height - slope * middle)
         reach = float(sum((abs(arb(w)) for w in ridge.direction), arb(0)) * radii[-1])
