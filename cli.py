@@ -5,9 +5,9 @@ Exit codes: 0 done and holds, 1 a claim is violated, 2 bad input (one line on st
 """
 
 import json
+import re
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,9 @@ from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
 MAX_BOUND_HEADS = 10**8
+"""More heads than any model has: a larger number is taken for a mistake."""
 MAX_TOKENS = 1 << 24
-
-
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+"""Numbers in an input array: 128 MB of float64."""
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
@@ -38,10 +31,9 @@ def _emit(data: dict[str, Any]) -> None:
 
 
 def _lags(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--lags {text[:40]!r} is not a list of whole numbers such as 2,5") from None
+    if re.fullmatch(r"-?[0-9]{1,9}(,-?[0-9]{1,9})*", text.replace(" ", "")) is None:
+        raise InputError(f"--lags {text[:40]!r} is not a list of whole numbers such as 2,5")
+    return tuple(int(part) for part in text.split(","))
 
 
 def _positive_error(error: float | None) -> float | None:
@@ -149,9 +141,11 @@ def bound(
     _positive_error(error)
     if solve is not None and error is None:
         raise InputError(f"--solve {solve} needs --error")
-    if solve is None and heads is None:
-        raise InputError("give --heads, or --solve heads --error E")
-    if rate != "best" and not rate.isdigit():
+    if (solve is None) == (heads is None):
+        raise InputError("give either --heads, or --solve with --error")
+    if readout is not None and solve != "width":
+        raise InputError("--readout goes with --solve width: the attention part does not depend on it")
+    if rate != "best" and re.fullmatch("[0-9]{1,3}", rate) is None:
         raise InputError(f"--rate {rate[:20]!r} is neither a whole number nor 'best'")
     if solve == "width":
         result = _width(target, ffn, error)
@@ -279,16 +273,22 @@ def fixed(
     if (lags is None) == (target_file is None):
         raise InputError("give either --lags or --target")
     target = load_target(target_file) if target_file else FixedMemory(_lags(lags or ""), dim, readout)
-    _positive_error(error)
-    _checked_heads(heads, 10**6)
+    if target_file and (dim != 1 or readout is not None):
+        raise InputError("--dim and --readout go with --lags; a target file has its own")
+    if share and bank == "minimal":
+        raise InputError("--share goes with paper and tuned banks; a minimal bank always serves all lags")
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes, citation
+
+    check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
 
     check_output(out)
     from constructions.bundle import write
     from constructions.thm_3_1 import build as build_network
+    from verify.bundles import card_of
     from verify.report import console, progress, show_certificate
     from verify.thm_3_1 import verify as certify
 
@@ -297,43 +297,26 @@ def fixed(
             target, rpe=rpe, bank=bank, heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed, share=share
         )
         certificate = certify(built.network, target, bank, ffn)
-    asked = error if error is not None or heads is not None else 0.01
+    asked = error if error is not None or heads is not None else DEFAULT_ERROR
     if asked is not None and certificate.certified > asked:
         raise Refusal(_missed(asked, certificate))
-    card = {
-        "theorem": certificate.theorem,
-        "target": target.describe(),
-        "bank": bank,
-        "ffn": ffn,
-        "sizes": certificate.sizes,
-        "chain": certificate.chain(),
-        "seeds": {"barron": seed, "draws": built.draws},
-        "versions": _versions(),
-    }
-    from analyzer.theorems.thm_3_1 import citation
-
-    write(out, built.network, card, citation(bank, ffn))
+    if certificate.verdict.value == "violated":
+        raise Refusal(f"the network does not obey its own theorem, nothing was written: {certificate.advice}")
+    write(out, built.network, card_of(built, certificate), citation(bank, ffn))
     if as_json:
         _emit({"out": str(out), **certificate.as_dict()})
     else:
         show_certificate(certificate)
         console().print(f"written to {out}", soft_wrap=True)
-    if certificate.verdict.value == "violated":
-        sys.exit(1)
 
 
 def _missed(asked: float, certificate: Any) -> str:
     parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
+    finer = "" if certificate.dtype == "exact" else "--dtype exact or more bits, "
     return (
         f"the network is certified to {certificate.certified:.3g} only, more than the error {asked:g} asked for ({parts}, rounding "
-        f"{certificate.rounding:.3g}); use --dtype exact or more bits, a larger --error, more heads or more --width"
+        f"{certificate.rounding:.3g}); use {finer}a larger --error, more heads or more --width"
     )
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")}
 
 
 @cli.command()
@@ -367,6 +350,7 @@ def verify(folder: Path, as_json: bool, quiet: bool) -> None:
 def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     """Evaluate a bundle's network on an array of tokens."""
     import os
+    from tokenize import TokenError
 
     import numpy as np
 
@@ -375,13 +359,13 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     files = read_files(folder)
     try:
         tokens = np.load(source, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"cannot read {source}: {str(error)[:80]}") from None
-    if not isinstance(tokens, np.ndarray) or tokens.size > MAX_TOKENS:
-        raise InputError(f"{source} must hold one array of at most {MAX_TOKENS} numbers")
+    except (OSError, ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
+        raise InputError(f"cannot read {str(source)[:80]}: {str(error)[:80]}") from None
+    if not isinstance(tokens, np.ndarray) or not 0 < tokens.size <= MAX_TOKENS:
+        raise InputError(f"{source} must hold one array of 1 to {MAX_TOKENS} numbers")
     if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
         raise InputError(f"{source} holds values that are not finite real numbers")
-    if tokens.size and abs(tokens).max() > 1:
+    if tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
@@ -420,7 +404,7 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
     result = run_demo(out, quiet or as_json, show=not as_json)
     if as_json:
         _emit(result)
-    if result["chain"]["verdict"] != "holds":
+    if result["chain"]["verdict"] == "violated":
         sys.exit(1)
 
 
@@ -429,11 +413,17 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:
-        _fail(error.format_message())
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a group without a command: its help is the answer
+            click.echo(message, err=True)
+            sys.exit(2)
+        _fail(message)
     except click.Abort:
         _fail("interrupted")
     except LemmaformerError as error:
         _fail(str(error))
+    except (OSError, MemoryError, RecursionError) as error:
+        _fail(f"{type(error).__name__}: {str(error)[:120]}")
 
 
 def _fail(message: str) -> None:

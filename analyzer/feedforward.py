@@ -31,6 +31,7 @@ AFFINE_NEURONS = 3
 """relu(a·u), relu(−a·u) and the constant."""
 
 MAX_WIDTH = 200_000
+"""Neurons we build: certifying them one by one takes about a minute."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _spline_constants(readout: ReadOut, radii: list[arb]) -> list[arb]:
 
 def _finite(value: arb) -> arb:
     if not upper(value) < 1e300:
-        raise Refusal("the read-out is astronomically large on the memories that these heads deliver; use more heads or --bank minimal")
+        raise Refusal("the read-out is astronomically large on the memories that these heads deliver; use more heads or a minimal bank")
     return value
 
 
@@ -88,7 +89,7 @@ def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: fl
     """The spline plan of a given width, or the narrowest found for a given error (a doubling and bisection over knots)."""
     constants = _spline_constants(readout, radii)
     if width is not None:
-        _check_width(width, readout)
+        check_width(width, readout)
         return _spline_plan(constants, readout, width - least_width(readout))
     return _narrowest(lambda k: _spline_plan(constants, readout, k), error)
 
@@ -105,7 +106,7 @@ def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: fl
         return FeedForwardPlan("barron", least_width(readout) + draws, (), draws, bound)
 
     if width is not None:
-        _check_width(width, readout)
+        check_width(width, readout)
         return plan(max(1, width - least_width(readout)))
     return _narrowest(plan, error)
 
@@ -115,7 +116,8 @@ def plan_feedforward(kind: str, readout: ReadOut, radii: list[arb], width: int |
     return (plan_spline if kind == "spline" else plan_barron)(readout, radii, width, error)
 
 
-def _check_width(width: int, readout: ReadOut) -> None:
+def check_width(width: int, readout: ReadOut) -> None:
+    """Refuse a width that cannot hold the read-out, or is absurd."""
     least = least_width(readout)
     if not least <= width <= MAX_WIDTH:
         raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons")
@@ -129,7 +131,7 @@ def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> F
         if high > MAX_WIDTH:
             raise Refusal(
                 f"a read-out error of {error:.3g} needs more than {MAX_WIDTH} neurons "
-                f"({high // 2} reach {upper(plan(high // 2).error):.3g}); allow a larger error or use --ffn spline"
+                f"({high // 2} reach {upper(plan(high // 2).error):.3g}); allow a larger error, or splines instead of Barron sampling"
             )
     low = 0 if high == 1 else high // 2
     while high - low > 1:

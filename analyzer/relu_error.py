@@ -47,7 +47,7 @@ class Group:
     def reach(self, radii: Sequence[arb]) -> fmpq:
         """Rational upper bound of |v| on the box, positive even on a box of radius 0."""
         reach = sum((abs(arb(w)) * r for w, r in zip(self.direction, radii, strict=True)), arb(0)).upper()
-        return dyadic(reach * (1 + arb(2) ** -40), 48) + fmpq(1, 2**60)
+        return dyadic(reach * (1 + arb(2) ** -40), 48) or fmpq(1, 2**60)
 
     def breaks(self, reach: fmpq) -> list[fmpq]:
         """Every kink inside the range, in order, between the ends.

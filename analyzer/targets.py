@@ -12,9 +12,11 @@ from typing import Any
 from analyzer.errors import InputError
 from analyzer.readout import ReadOut, read_out
 
+# Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
 MAX_LAG = 1_000_000
 MAX_MEMORIES = 64
 MAX_DIM = 64
+MAX_FILE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,11 @@ def target_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
 def load_target(path: Path) -> FixedMemory:
     """Read a target from a TOML file."""
     try:
+        if path.exists() and (not path.is_file() or path.stat().st_size > MAX_FILE):
+            raise InputError(f"{path} is not a target file of at most {MAX_FILE} bytes")
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+        raise InputError(f"cannot read {str(path)[:80]}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid TOML: {str(error)[:80]}") from None
     return target_from_dict(data, str(path))

@@ -109,7 +109,7 @@ def minimal_lin(lags: Sequence[int], heads: int, top: fmpq, decay_bits: int, err
     κ has the generating function w P(w)/Π(1−z_h w), P = w^{T−1} Π(1−z_h w) cut off after degree H−1: the values at s = 1..H are
     exactly 1{s=T}. Then A_h = z_h^{H−2} P(1/z_h)/Π_{j≠h}(z_h − z_j) and c = −Σ_h A_h.
     """
-    bits = _minimal_bits(lags, heads, error) + math.ceil(2 * heads * max(1.0, -math.log2(float(arb(top)))))
+    bits = _minimal_bits(heads, error) + math.ceil(2 * heads * max(1.0, -math.log2(float(arb(top)))))
     with working_precision(bits):
         angles = [(arb.pi() * h / heads).cos() if h < heads else arb(-1) for h in range(1, heads + 1)]
         decays = [dyadic(-(arb(top) * (1 - angle) / 2).log(), decay_bits) for angle in angles]
@@ -136,14 +136,15 @@ def _amplitude(h: int, ratios: list[arb], numerator: list[arb]) -> arb:
     return reversed_value / (z * differences)
 
 
-def _minimal_bits(lags: Sequence[int], heads: int, error: float) -> int:
+def _minimal_bits(heads: int, error: float) -> int:
+    """Bits for storage (64 below the error), the products over H nodes, and the weights' 2^{2H−1}, with room to spare."""
     return 6 * GUARD + 6 * heads + 2 * _bits_below(error)
 
 
 def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: float) -> HeadBank:
     """(3.4): p_h = B + η(h−1) and κ(s) = (T/s)^B Π_{j≤H, j≠T} (s^{−η} − j^{−η})/(T^{−η} − j^{−η})."""
     decays = [base + step * h for h in range(heads)]
-    bits = _minimal_bits(lags, heads, error) + math.ceil(2 * float(arb(decays[-1])) * math.log2(heads + 1))
+    bits = _minimal_bits(heads, error) + math.ceil(2 * float(arb(decays[-1])) * math.log2(heads + 1))
     with working_precision(bits):
         power, raw = arb(step), []
         for lag in lags:
@@ -155,11 +156,19 @@ def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: 
         return _store("log", decays, lags, raw, [arb(0)] * len(lags), error)
 
 
+MAX_DOUBLINGS = 160
+"""Halvings of b or doublings of B before giving up: they cover errors down to 2^-150, far below the least error offered."""
+
+
 def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> fmpq:
     """A short dyadic parameter for which `holds`, within 2^-10 of the threshold; `holds` must be monotone."""
     good = start
-    while not holds(good):
+    for _ in range(MAX_DOUBLINGS):
+        if holds(good):
+            break
         good = good * 2 if grow else good / 2
+    else:
+        raise Refusal("no minimal bank reaches this error for this read-out: allow a larger error, or a read-out that is less steep")
     bad = good / 2 if grow else good * 2
     for _ in range(10):
         middle = (good + bad) / 2

@@ -15,6 +15,11 @@ from analyzer.exact import from_text, to_text
 from constructions.card import Files, write_files
 from constructions.transformer import Attention, FeedForward, Layer, Transformer
 
+MAX_DECAY = 2**64
+"""Decays beyond this, or this close to their lower end, are taken for damage: the paper's largest exact banks stay below 10^5."""
+_ATTENTION = ("decay", "value", "output", "query", "key", "pointer")
+_FEEDFORWARD = ("inner", "bias", "outer")
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -27,9 +32,9 @@ class Bundle:
 def _arrays(network: Transformer) -> dict[str, np.ndarray]:
     arrays = {"embedding": network.embedding, "bias": network.bias}
     for index, layer in enumerate(network.layers):
-        for part in ("decay", "value", "output", "query", "key", "pointer"):
+        for part in _ATTENTION:
             arrays[f"layers.{index}.attention.{part}"] = getattr(layer.attention, part)
-        for part in ("inner", "bias", "outer"):
+        for part in _FEEDFORWARD:
             arrays[f"layers.{index}.feedforward.{part}"] = getattr(layer.feedforward, part)
     return {name: np.asarray(array) for name, array in arrays.items()}
 
@@ -59,8 +64,9 @@ def load(files: Files) -> Bundle:
         arrays = _decode_exact(files.weights) if exact else load_safetensors(files.weights)
         network = _network(arrays, card["structure"])
         _check(network, str(card["dtype"]))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, SafetensorError) as error:
-        raise InputError(f"{files.path} does not describe a network: {type(error).__name__} {str(error)[:80]}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, SafetensorError) as error:
+        reason = str(error)[:80] if isinstance(error, ValueError) else "its arrays or structure are malformed"
+        raise InputError(f"{files.path} does not describe a network: {reason}") from None
     return Bundle(network, card)
 
 
@@ -69,6 +75,8 @@ def _decode_exact(content: bytes) -> dict[str, np.ndarray]:
     for name, entry in json.loads(content).items():
         flat = np.empty(len(entry["data"]), dtype=object)
         flat[:] = [from_text(text) for text in entry["data"]]
+        if not all(type(size) is int and size >= 0 for size in entry["shape"]):
+            raise ValueError(f"{name} has shape {entry['shape']}")
         arrays[name] = flat.reshape(entry["shape"])
     return arrays
 
@@ -77,9 +85,9 @@ def _network(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -> 
     layers = []
     for index, static in enumerate(structure):
         prefix = f"layers.{index}"
-        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in ("decay", "value", "output", "query", "key", "pointer")}
+        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in _ATTENTION}
         attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
-        ffn = FeedForward(**{part: arrays.pop(f"{prefix}.feedforward.{part}") for part in ("inner", "bias", "outer")})
+        ffn = FeedForward(**{part: arrays.pop(f"{prefix}.feedforward.{part}") for part in _FEEDFORWARD})
         layers.append(Layer(attention, ffn))
     network = Transformer(arrays.pop("embedding"), arrays.pop("bias"), tuple(layers))
     if arrays:
@@ -121,8 +129,8 @@ def _check(network: Transformer, dtype: str) -> None:
             raise ValueError("unknown relative position encoding")
         for kind, decay in zip(attention.rpe, attention.decay, strict=True):
             least = 1 if kind == "log" and attention.window == "infinite" else 0
-            if not decay > least:
-                raise ValueError(f"a {kind} head needs a decay above {least}")
+            if not least < decay < MAX_DECAY or (decay - least) * MAX_DECAY < 1:
+                raise ValueError(f"a {kind} head needs a decay between {least} and {MAX_DECAY:g}, not at the ends")
     for name, array in _arrays(network).items():
         if array.shape != expected[name]:
             raise ValueError(f"{name} has shape {array.shape}, expected {expected[name]}")

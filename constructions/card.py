@@ -4,8 +4,8 @@
     weights.safetensors   float networks            exact.json   exact networks (numbers as strings)
     citation.bib          what the network rests on
 
-`integrity` is the SHA-256 of the card (without that entry) and of the other files: a flipped byte anywhere is noticed. Folders appear
-whole or not at all: they are written beside their place and renamed into it.
+`integrity` is the SHA-256 of the card's content (without that entry) and of the other files: any change but white space in the card is
+noticed. Folders appear whole or not at all: they are written beside their place and renamed into it.
 """
 
 import hashlib
@@ -48,18 +48,25 @@ def weights_name(dtype: str) -> str:
 
 
 def check_output(path: Path) -> None:
-    """Refuse an output place that holds anything but a bundle."""
-    if path.is_symlink() or path.exists():
-        if not path.is_dir() or not _is_bundle(path):
-            raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another --out")
-    elif not path.absolute().parent.is_dir():
-        raise InputError(f"the folder {path.parent} does not exist; create it first")
+    """Refuse an output place that holds anything but a bundle, or a bundle with somebody's files in it."""
+    try:
+        if path.is_symlink() or path.exists():
+            if not is_bundle(path):
+                raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another --out")
+            strangers = sorted(p.name for p in path.iterdir() if p.name not in (CARD, FLOATS, EXACT, CITATION))
+            if strangers:
+                raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another --out")
+        elif not path.absolute().parent.is_dir():
+            raise InputError(f"the folder {path.parent} does not exist; create it first")
+    except OSError as error:
+        raise InputError(f"cannot use {str(path)[:80]}: {error.strerror}") from None
 
 
-def _is_bundle(path: Path) -> bool:
+def is_bundle(path: Path) -> bool:
+    """Whether a folder has one of our cards in it."""
     try:
         return json.loads((path / CARD).read_text(encoding="utf-8")).get("format") == FORMAT
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -108,11 +115,11 @@ def read_files(path: Path) -> Files:
         raise InputError(f"{path} is not a bundle folder")
     try:
         card = json.loads(_read(path / CARD))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path / CARD} is not valid JSON: the bundle is damaged") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise InputError(f"{path / CARD} is not the card of a lemmaformer bundle")
-    if card.get("version") != VERSION:
+    if type(card.get("version")) is not int or card["version"] != VERSION:
         raise InputError(f"{path} has bundle version {card.get('version')!r}; this program reads version {VERSION}")
     name = weights_name(str(card.get("dtype")))
     files = {file_name: _read(path / file_name) for file_name in (name, CITATION)}

@@ -195,10 +195,10 @@ def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
 def run(network: Transformer, tokens: Any) -> np.ndarray:
     """Evaluate any network: exact ones fused, float ones by the fast pass."""
     tokens = np.asarray(tokens)
-    if tokens.ndim < 2 or tokens.shape[-1] != network.dim or tokens.shape[-2] == 0:
-        raise InputError(f"tokens have shape {tokens.shape}; expected (…, N, {network.dim}) with N ≥ 1")
+    if tokens.ndim not in (2, 3) or tokens.shape[-1] != network.dim or tokens.size == 0:
+        raise InputError(f"tokens have shape {tokens.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
     if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
         raise InputError("tokens must be finite real numbers")
-    if np.abs(tokens).max() > 1:
+    if tokens.max() > 1 or tokens.min() < -1:
         raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
     return run_exact(network, tokens) if network.dtype == "exact" else fast.forward(network, tokens)

@@ -21,8 +21,6 @@ MANTISSA = {"float32": 24, "float64": 53}
 SMALLEST: dict[str, fmpq] = {"float32": fmpq(1, 2**126), "float64": fmpq(1, 2**1022)}
 """Least normal number: results below it may be flushed to zero."""
 
-DTYPES = ("exact", "float64", "float32")
-
 
 def with_x64(dtype: str) -> AbstractContextManager[None]:
     """The context in which arrays of this type exist."""

@@ -18,10 +18,11 @@ from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import upper, working_precision
-from analyzer.extraction import Rpe, Tuning, attention_bound, lag_law_text, minimal_bound, solve_heads
+from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.banks import HeadBank
@@ -29,11 +30,12 @@ from constructions.fused import fuse
 from constructions.precision import MANTISSA, SMALLEST, UNIT
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
-DEFAULT_ERROR = 1e-2
 BOX_SHARE = arb(2) ** -10
 """By this share of e the read-out's box exceeds the memories delivered."""
-MAX_HEADS = 2048
-"""Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
+
+
+MAX_SLOPE = 1e12
+"""Steeper read-outs would need extraction errors near the least one offered."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,6 @@ class Construction:
     """A network built for a target, and what it was built from."""
 
     target: FixedMemory
-    rpe: Rpe
     bank: str
     ffn: str
     network: Transformer
@@ -68,13 +69,14 @@ def build(
     share: bool = False,
 ) -> Construction:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    if heads is not None and heads > MAX_HEADS:
-        raise Refusal(f"{heads} heads are too many to build (limit {MAX_HEADS}); use --bank minimal, which needs {target.lags[-1]}")
+    check_sizes(target, rpe, bank, heads, error, width)
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)
     box = _box(target, [arb(cap)] * len(target.lags))
     lipschitz = target.readout.lipschitz(box)[1:]
+    if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
+        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
     network = _assemble(target, head_banks, _placeholder(target))
@@ -85,7 +87,7 @@ def build(
     else:
         neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
     network = _assemble(target, head_banks, feedforward.as_network(neurons))
-    return Construction(target, rpe, bank, ffn, round_network(network, dtype), seed, draws)
+    return Construction(target, bank, ffn, round_network(network, dtype), seed, draws)
 
 
 def _box(target: FixedMemory, errors: Sequence[arb]) -> list[arb]:
@@ -138,10 +140,6 @@ def _banks(
     lags = target.lags
     if bank == "minimal":
         count = lags[-1] if heads is None else heads
-        if count < lags[-1]:
-            raise Refusal(lag_law_text(lags[-1], count, rpe))
-        if count > MAX_HEADS:
-            raise Refusal(f"lag {lags[-1]} needs {count} heads; {MAX_HEADS} is the most that we build")
         if dtype != "exact":
             return [_budgeted(target, rpe, count, dtype, attention_error)]
 

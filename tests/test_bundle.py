@@ -92,6 +92,12 @@ def test_a_card_that_claims_less_is_caught(stored: Path, run: Callable[..., Any]
     assert result.code == 1 and result.json["verdict"] == "violated" and "the card claims" in result.json["advice"]
 
 
+@pytest.mark.parametrize("name,value", [("witness", 99.0), ("verdict", "maybe"), ("certified", True), ("bound", None)])
+def test_other_false_claims_are_caught(stored: Path, run: Callable[..., Any], name: str, value: object) -> None:
+    rewrite(stored, keep, lambda card: card["chain"].update({name: value}))
+    assert run("verify", stored).code == 1
+
+
 def test_a_card_that_claims_other_sizes_or_targets_is_caught(stored: Path, run: Callable[..., Any]) -> None:
     rewrite(stored, keep, lambda card: card["sizes"].update(heads=1))
     assert run("verify", stored).code == 1

@@ -42,6 +42,23 @@ BAD = [
     ["bound", "thm-9.9", "--lags", "4", "--heads", "10"],
     ["theorems", "thm-9.9"],
     ["nonsense"],
+    [*BUILD, "--lags", "２"],
+    [*BUILD, "--lags", "2", "--width", "-5"],
+    [*BUILD, "--lags", "2", "--width", "1000000000"],
+    [*BUILD, "--lags", "2", "--error", "1e-300"],
+    [*BUILD, "--lags", "5", "--heads", "4"],
+    [*BUILD, "--lags", "2", "--share"],
+    [*BUILD, "--lags", "2", "--seed", "-1"],
+    [*BUILD, "--target", "/dev/zero"],
+    [*BUILD, "--target", "DEEP"],
+    ["build", "fixed", "--lags", "2", "--out", "x" * 300],
+    ["build", "fixed", "--lags", "2", "--out", "LITTERED"],
+    ["verify", "NESTED"],
+    ["run", "BUNDLE", "--input", "MINIMUM", "--output", "OUT"],
+    ["run", "BUNDLE", "--input", "EMPTY", "--output", "OUT"],
+    ["run", "BUNDLE", "--input", "HUGE", "--output", "OUT"],
+    ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--rate", "²"],
+    ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--readout", "m1"],
 ]
 
 
@@ -57,7 +74,20 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (root / "stranger" / "notes.txt").write_text("mine")
     np.save(root / "nan.npy", np.array([0.0, np.nan]))
     np.save(root / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (root / "littered").mkdir()
+    for file in (root / "bundle").iterdir():
+        (root / "littered" / file.name).write_bytes(file.read_bytes())
+    (root / "littered" / "notes.txt").write_text("mine")
+    (root / "nested").mkdir()
+    (root / "nested" / "card.json").write_text("[" * 100_000)
+    (root / "deep.toml").write_text("a=" + "[" * 5000)
+    np.save(root / "minimum.npy", np.array([-128], np.int8))
+    np.save(root / "empty.npy", np.zeros((0, 5, 1)))
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999,), }"
+    (root / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     return {
+        "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
+        "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
         "BUNDLE": root / "bundle", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
         "NAN": root / "nan.npy", "PICKLE": root / "pickle.npy", "ROOT": root,
     }  # fmt: skip
@@ -146,6 +176,8 @@ def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
     assert result.code == 2 and "float32 cannot hold lag 12" in result.err and "use --dtype exact" in result.err
     result = run("build", "fixed", "--lags", "5", "--heads", "4", "--out", tmp_path / "n")
     assert result.code == 2 and "lag law" in result.err
+    for readout in ("exp(-1000000000*m1)", "tanh(1e30*m1)"):
+        assert "steeper" in run("build", "fixed", "--lags", "2", "--readout", readout, "--out", tmp_path / "n").err
     result = run("build", "fixed", "--lags", "64", "--bank", "paper", "--error", "1e-2", "--out", tmp_path / "n")
     assert result.code == 2 and "--bank minimal" in result.err
     result = run("build", "fixed", "--lags", "2", "--dtype", "float32", "--readout", "m1**2", "--error", "0.1", "--out", tmp_path / "n")

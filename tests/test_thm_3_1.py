@@ -217,6 +217,7 @@ def test_float_types_are_certified_with_their_rounding() -> None:
         ((1,), "0.5*m1*m1", {"bank": "paper", "heads": 9, "ffn": "barron", "width": 24}),
         ((4,), None, {"bank": "paper", "dtype": "float64", "heads": 3}),
         ((2,), "0.5*relu(x0 + m1 - 0.25) + x0*m1", {"error": 0.9}),
+        ((2, 5), "1e-99*m1", {}),
         ((2,), "abs(0.25 - x0 - m1) + (x0 + m1)**3 + relu(x0 + m1 + 0.1)", {"error": 0.5, "rpe": "log"}),
     ],
 )

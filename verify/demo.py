@@ -11,11 +11,13 @@ from analyzer.extraction import attention_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from analyzer.theorems.lag_law import lag_law
-from analyzer.theorems.thm_3_1 import ID, citation
+from analyzer.theorems.thm_3_1 import citation
 from constructions.bundle import write
+from constructions.card import check_output, is_bundle
 from constructions.fused import fuse
 from constructions.thm_3_1 import build
 from verify import report
+from verify.bundles import card_of
 from verify.thm_3_1 import verify
 
 ERROR = 1e-2
@@ -32,6 +34,7 @@ def heads_table() -> list[dict[str, Any]]:
     for rpe in ("lin", "log"):
         for lag in LAGS:
             minimal = build(FixedMemory((lag,)), rpe=rpe, bank="minimal", error=ERROR)
+            certificate = verify(minimal.network, minimal.target, "minimal", "spline")
             law = lag_law(rpe, (lag,), ERROR)
             rows.append(
                 {
@@ -39,7 +42,8 @@ def heads_table() -> list[dict[str, Any]]:
                     "lag": lag,
                     "paper": solve_heads(rpe, (lag,), ERROR, "paper").total_heads,
                     "tuned": solve_heads(rpe, (lag,), ERROR, "tuned").total_heads,
-                    "minimal": minimal.network.sizes()["heads"],
+                    "minimal": certificate.sizes["heads"],
+                    "certified": certificate.certified,
                     "law": law.heads,
                     "law_status": law.status,
                 }
@@ -73,10 +77,19 @@ def _law(row: dict[str, Any]) -> str:
     return f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
 
 
+def _prepare(out: Path) -> None:
+    try:
+        if is_bundle(out) or (out.exists() and not out.is_dir()):
+            raise InputError(f"{out} is a bundle or no folder; choose another --out")
+        out.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot create {str(out)[:80]}: {error.strerror}") from None
+    check_output(out / "network")
+
+
 def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
     """Run the tour, write figure, CSV files and bundle into `out`, and return the numbers."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} exists and is not a folder")
+    _prepare(out)
     with report.progress("counting heads", quiet):
         rows = heads_table()
     if show:
@@ -92,18 +105,7 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         lags = ", ".join(map(str, TARGET.lags))
         report.console().print(f"\nA network built from the proof: y = {TARGET.formula}, lags {lags}, error {ERROR}")
         report.show_certificate(certificate)
-    out.mkdir(parents=True, exist_ok=True)
-    card = {
-        "theorem": ID,
-        "target": TARGET.describe(),
-        "bank": built.bank,
-        "ffn": built.ffn,
-        "sizes": certificate.sizes,
-        "chain": certificate.chain(),
-        "seeds": {"barron": built.seed, "draws": built.draws},
-        "versions": {},
-    }
-    write(out / "network", built.network, card, citation(built.bank, built.ffn))
+    write(out / "network", built.network, card_of(built, certificate), citation(built.bank, built.ffn))
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:

@@ -31,13 +31,20 @@ from flint import arb, fmpq
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.bump import RATES
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.exact import upper
+from analyzer.targets import FixedMemory
 
 if TYPE_CHECKING:
     import networkx as nx
 
 ID = "thm-3.1"
+BANKS = ("paper", "tuned", "minimal")
+DEFAULT_ERROR = 1e-2
+LEAST_ERROR = 1e-30
+"""Errors below this are not built: the search for a bank carries 256 bits, which resolve 2^-256 next to 1."""
+MAX_HEADS = 2048
+"""Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
 TITLE = "fixed sparse memories, one dp-free layer"
 STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
@@ -71,6 +78,21 @@ BARRON_BIBTEX = """@article{e2022barron,
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
     return "\n".join([BIBTEX, *([TREFETHEN] if bank in ("paper", "tuned") else []), *([BARRON_BIBTEX] if ffn == "barron" else [])])
+
+
+def check_sizes(target: FixedMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
+    """Refuse sizes that cannot work, before anything is built."""
+    if error is not None and not LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    if heads is not None and heads < 1:
+        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
+    if bank == "minimal" and heads is not None and heads < target.lags[-1]:
+        raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe))
+    needed = max(heads or 0, target.lags[-1] if bank == "minimal" else 0)
+    if needed > MAX_HEADS:
+        raise Refusal(f"{needed} heads are too many: {MAX_HEADS} is the most that we build")
+    if width is not None:
+        ff.check_width(width, target.readout)
 
 
 def attention_expression(rpe: ex.Rpe, lags: Sequence[int]) -> sympy.Expr:
