@@ -32,8 +32,6 @@ from constructions.transformer import Attention, FeedForward, Layer, Transformer
 
 BOX_SHARE = arb(2) ** -10
 """By this share of e the read-out's box exceeds the memories delivered."""
-
-
 MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 

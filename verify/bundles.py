@@ -23,7 +23,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     card = bundle.card
     if card.get("theorem") != theorem.ID:
         raise InputError(f"the card names theorem {card.get('theorem')!r}; known: {theorem.ID}")
-    for key, allowed in (("bank", ("paper", "tuned", "minimal")), ("ffn", ("spline", "barron"))):
+    for key, allowed in (("bank", theorem.BANKS), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {card.get(key)!r}; expected one of {', '.join(allowed)}")
     target = target_from_dict(card.get("target", {}), "card.json")

@@ -21,7 +21,7 @@ sequence over the infinite past.
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from flint import arb, fmpq
@@ -57,15 +57,14 @@ MAX_WITNESS = 4096
 
 @dataclass(frozen=True)
 class _Directions:
-    """ℓ¹ norms of error kernels, remembered per direction."""
+    """ℓ¹ norms of kernels of linear functionals of the residual stream; equal kernels are computed once."""
 
     target: FixedMemory
     layer: FusedLayer
-    known: dict[tuple[fmpq, ...], list[Norm]]
-    columns: dict[tuple[object, ...], Norm]
+    known: dict[tuple[object, ...], Norm] = field(default_factory=dict)
 
     def norms(self, row: tuple[fmpq, ...], error: bool = True) -> list[Norm]:
-        """One norm per input coordinate, of w·(κ − 1) or of w·κ; equal kernels are computed once."""
+        """One norm per input coordinate, of w·(κ − 1) or of w·κ."""
         d = self.target.dim
         result = []
         for column in range(d):
@@ -79,9 +78,9 @@ class _Directions:
             gains = tuple(sum((w * self.layer.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.layer.rpe)))
             residual = sum((w * self.layer.embedding[j, column] for j, w in weights), fmpq(0))
             key = (residual, gains, tuple(sorted(spikes.items())))
-            if key not in self.columns:
-                self.columns[key] = l1_norm(self.layer.kernel(row, column, spikes))
-            result.append(self.columns[key])
+            if key not in self.known:
+                self.known[key] = l1_norm(self.layer.kernel(row, column, spikes))
+            result.append(self.known[key])
         return result
 
     def total(self, row: tuple[fmpq, ...], error: bool = True) -> arb:
@@ -102,7 +101,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
     rpe: Rpe = "lin" if layer.rpe[0] == "lin" else "log"
     faults: list[str] = []
     with working_precision(layer.bits):
-        directions = _Directions(target, layer, {}, {})
+        directions = _Directions(target, layer)
         units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
         offsets = [abs(arb(o)) for o in layer.offset]
         errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
