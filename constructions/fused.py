@@ -71,11 +71,15 @@ class FusedLayer:
         """Heads of the banks in which some head has a gain (an interpolant may have zero coefficients)."""
         return [h for run in self.banks() if any(gains[k] != 0 for k in run) for h in run]
 
-    def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
-        """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
+    def functional(self, row: Sequence[fmpq], column: int) -> tuple[fmpq, list[fmpq]]:
+        """(residual weight, gain of every head) of w·U on input coordinate `column`."""
         weights = [(j, w) for j, w in enumerate(row) if w != 0]
         residual = sum((w * self.embedding[j, column] for j, w in weights), fmpq(0))
-        gains = [sum((w * self.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.rpe))]
+        return residual, [sum((w * self.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.rpe))]
+
+    def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
+        """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
+        residual, gains = self.functional(row, column)
         groups = [*self._lin(gains), *self._log(gains)]
         return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())))
 

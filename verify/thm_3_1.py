@@ -74,10 +74,8 @@ class _Directions:
                     weight = row[k * d + column]
                     if weight != 0:
                         spikes[lag] = weight
-            weights = [(j, w) for j, w in enumerate(row) if w != 0]
-            gains = tuple(sum((w * self.layer.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.layer.rpe)))
-            residual = sum((w * self.layer.embedding[j, column] for j, w in weights), fmpq(0))
-            key = (residual, gains, tuple(sorted(spikes.items())))
+            residual, gains = self.layer.functional(row, column)
+            key = (residual, tuple(gains), tuple(sorted(spikes.items())))
             if key not in self.known:
                 self.known[key] = l1_norm(self.layer.kernel(row, column, spikes))
             result.append(self.known[key])
