@@ -268,11 +268,11 @@ def fixed(
     quiet: bool,
 ) -> None:
     """Fixed memories: y_t = f(x_t, x_{t-T1}, …) by Theorem 3.1."""
-    from analyzer.targets import FixedMemory, load_target
+    from analyzer.targets import FixedMemory, fixed_target, read_toml
 
     if (lags is None) == (target_file is None):
         raise InputError("give either --lags or --target")
-    target = load_target(target_file) if target_file else FixedMemory(_lags(lags or ""), dim, readout)
+    target = fixed_target(read_toml(target_file), str(target_file)) if target_file else FixedMemory(_lags(lags or ""), dim, readout)
     if target_file and (dim != 1 or readout is not None):
         raise InputError("--dim and --readout go with --lags; a target file has its own")
     if share and bank == "minimal":

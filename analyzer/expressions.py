@@ -1,4 +1,4 @@
-"""Read-out expressions: a whitelist over Python's syntax tree, and the algebra of ridge sums.
+"""Expressions for read-outs and lags: a whitelist over Python's syntax tree, and the algebra of ridge sums.
 
 Text is parsed, never evaluated. What the algebra can hold is a polynomial plus a sum of ridges ψ(affine): addition and scaling
 stay inside it, a power of an affine form is a ridge, products of polynomials are polynomials, and a function of anything that is
@@ -6,6 +6,7 @@ not affine is refused, naming the term.
 """
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flint import fmpq
@@ -62,6 +63,21 @@ class Sum:
         ridges = [Ridge(r.profile, r.scale * factor, r.direction, r.offset) for r in self.ridges]
         return Sum(self.coordinates, {m: c * factor for m, c in self.polynomial.items()}, ridges)
 
+    def at(self, point: Sequence[fmpq]) -> fmpq | None:
+        """The exact value, or None if a transcendental function is in it."""
+        total = fmpq(0)
+        for monomial, coefficient in self.polynomial.items():
+            term = coefficient
+            for x, exponent in zip(point, monomial, strict=True):
+                term *= x**exponent
+            total += term
+        for ridge in self.ridges:
+            value = ridge.profile.exactly(sum((w * x for w, x in zip(ridge.direction, point, strict=True)), ridge.offset))
+            if value is None:
+                return None
+            total += ridge.scale * value
+        return total
+
     def expanded(self) -> "Sum | None":
         """The same sum as a polynomial, or None if it holds a function that is none."""
         result = Sum(self.coordinates, dict(self.polynomial))
@@ -94,34 +110,48 @@ def _multiply(left: Sum, right: Sum) -> Sum:
         for k, b in right.polynomial.items():
             monomial = tuple(i + j for i, j in zip(m, k, strict=True))
             if sum(monomial) > MAX_DEGREE:
-                raise InputError(f"the read-out has degree above {MAX_DEGREE}")
+                raise InputError(f"an expression has degree above {MAX_DEGREE}")
             polynomial[monomial] = polynomial.get(monomial, fmpq(0)) + a * b
             if len(polynomial) > MAX_TERMS:
-                raise InputError(f"the read-out expands to more than {MAX_TERMS} terms")
+                raise InputError(f"an expression expands to more than {MAX_TERMS} terms")
     return Sum(left.coordinates, {m: c for m, c in polynomial.items() if c != 0})
 
 
-def parse(text: str, slots: dict[str, int], dim: int) -> Sum:
-    """Parse a read-out over named slots (name → position), each of `dim` coordinates."""
-    if len(text) > MAX_CHARACTERS:
-        raise InputError(f"the read-out has {len(text)} characters, the limit is {MAX_CHARACTERS}")
+def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out") -> Sum:
+    """Parse an expression over named slots (name → position), each of `dim` coordinates; `what` it is goes into error messages."""
+    tree = _syntax_tree(text, what)
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        return _Reader(text.strip(), slots, dim).read(tree.body)
+        return _Reader(text.strip(), slots, dim, what).read(tree)
+    except (RecursionError, MemoryError) as error:
+        raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
+
+
+def names_in(text: str, what: str) -> list[str]:
+    """The names that an expression uses, in order of appearance; function names excluded."""
+    nodes = list(ast.walk(_syntax_tree(text, what)))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return list(dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called))
+
+
+def _syntax_tree(text: str, what: str) -> ast.expr:
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"the {what} has {len(text)} characters, the limit is {MAX_CHARACTERS}")
+    try:
+        return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"the read-out {text[:60]!r} is not an expression: {type(error).__name__}") from None
+        raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
 
 
 class _Reader:
-    def __init__(self, text: str, slots: dict[str, int], dim: int) -> None:
-        self.text, self.slots, self.dim = text, slots, dim
+    def __init__(self, text: str, slots: dict[str, int], dim: int, what: str) -> None:
+        self.text, self.slots, self.dim, self.what = text, slots, dim, what
         self.coordinates = len(slots) * dim
 
     def source(self, node: ast.AST) -> str:
         return (ast.get_source_segment(self.text, node) or "")[:60]
 
     def refuse(self, node: ast.AST, reason: str) -> InputError:
-        return InputError(f"read-out term {self.source(node)!r}: {reason}")
+        return InputError(f"{self.what} term {self.source(node)!r}: {reason}")
 
     def read(self, node: ast.expr) -> Sum:
         match node:

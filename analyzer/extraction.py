@@ -16,6 +16,13 @@ For T = 1 the log factors only fall as α, γ → ∞; there we stop at the firs
 `minimal` banks (T heads): lin with decays z_h = e^{−p_h}, e = 1/Π(1−z_h) − 1 for the lag T = H and
 e ≤ Σ_{j>H−T} e_j(z)/Π(1−z_h) for T < H (3.3); log with p_h = B + η(h−1), zeros at every s ≤ H but T,
 e ≤ T^B ζ(B, H+1) Π_{j≤H, j≠T} |1 − (j/T)^η|^{−1} (3.4).
+
+Lags B ≤ T known at run time only (Lemmas F.2, F.5), κ(s; B) = Σ_h a_h e^{−p_h(s−B)} or Σ_h a_h (s/B)^{−p_h}. The interpolation banks for T
+keep (3.1) and (3.2) for every B: shifted, κ(s; B) = κ_T(s − B + T), or rescaled, κ(s; B) = κ_T(sT/B), where s = B ± 1 stay outside the bump.
+Minimal banks: lin with T+1 heads, zeros at s − B + T = 0 … T−1; log with zeros at the ratios q = s/B < 1 that occur:
+
+    lin   e = 1/Π(1−z_h) − 1 for all B at once                                                               (3.6)
+    log   e ≤ T^{B₀} ζ(B₀, T+1) Π_q (1−q^η)^{−1},   p_h = B₀ + η(h−1)                                         (3.7)
 """
 
 import math
@@ -55,6 +62,13 @@ MINIMAL: dict[str, sympy.Expr] = {
     "log": T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - (n / T) ** eta), (n, 1, T - 1)),
 }
 """(3.3) at the optimal nodes on [0, b], and (3.4), for the lag T with T heads."""
+
+z = sympy.Function("z")
+ADAPTIVE_MINIMAL: dict[str, sympy.Expr] = {
+    "lin": sympy.Product(1 / (1 - z(n)), (n, 1, T + 1)) - 1,
+    "log": T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - sympy.Function("q")(n) ** eta), (n, 1, H - 1)),
+}
+"""(3.6) and (3.7); q(n) runs over the ratios s/B < 1 of the lags that occur."""
 
 
 @dataclass(frozen=True)
@@ -200,14 +214,45 @@ def minimal_bound(rpe: Rpe, lag: int, decays: Sequence[fmpq]) -> arb:
             return 1 / at_one - 1
         symmetric = [abs(c) for c in whole.coeffs()]
         return sum(symmetric[heads - lag + 1 :], arb(0)) / at_one
-    if any(b - a != decays[1] - decays[0] or b <= a for a, b in pairwise(decays)):
-        raise InputError("the log decays are no progression B + ηh: not a minimal bank")
-    base, step = arb(decays[0]), arb(decays[1] - decays[0]) if heads > 1 else arb(0)
+    base, step = _progression(decays)
     product = arb(1)
     for j in range(1, heads + 1):
         if j != lag:
             product /= abs(1 - (arb(j) / lag) ** step)
     return product * arb(lag) ** base * base.zeta(arb(heads + 1))
+
+
+def _progression(decays: Sequence[fmpq]) -> tuple[arb, arb]:
+    """(B, η) of decays B + ηh."""
+    if any(b - a != decays[1] - decays[0] or b <= a for a, b in pairwise(decays)):
+        raise InputError("the log decays are no progression B + ηh: not a minimal bank")
+    return arb(decays[0]), arb(decays[1] - decays[0]) if len(decays) > 1 else arb(1)
+
+
+def lag_ratios(lags: Sequence[int]) -> list[fmpq]:
+    """The ratios s/B < 1, increasing, over the lags B that occur and 1 ≤ s < B: Farey fractions if every B ≤ T occurs."""
+    return sorted({fmpq(s, lag) for lag in lags for s in range(1, lag)})
+
+
+def adaptive_heads(rpe: Rpe, lags: Sequence[int]) -> int:
+    """Heads of a minimal bank for lags known at run time: T + 1 (lin), one more than there are ratios s/B < 1 (log)."""
+    return max(lags) + 1 if rpe == "lin" else len(lag_ratios(lags)) + 1
+
+
+def adaptive_minimal_bound(rpe: Rpe, lags: Sequence[int], decays: Sequence[fmpq]) -> arb:
+    """(3.6) or (3.7) for the bank with these decays, the worst over the lags that occur, at the working precision."""
+    if len(decays) < adaptive_heads(rpe, lags):
+        raise Refusal(f"{len(decays)} heads: a minimal {rpe} bank for these lags has {adaptive_heads(rpe, lags)}")
+    if rpe == "lin":
+        product = arb(1)
+        for p in decays:
+            product *= 1 - (-arb(p)).exp()
+        return 1 / product - 1
+    base, step = _progression(decays)
+    longest, product = max(lags), arb(1)
+    for ratio in lag_ratios(lags):
+        product /= 1 - arb(ratio) ** step
+    return product * arb(longest) ** base * base.zeta(arb(longest + 1))
 
 
 def lag_law_text(lag: int, heads: int, rpe: Rpe) -> str:

@@ -25,6 +25,12 @@ class Profile:
     def __repr__(self) -> str:
         return self.name
 
+    def exactly(self, v: fmpq) -> fmpq | None:
+        """ψ(v) where it is rational: powers and piecewise linear profiles."""
+        if self.degree is not None:
+            return v**self.degree
+        return {"relu": max(v, fmpq(0)), "abs": abs(v)}.get(self.name)
+
     def slope(self, low: arb, high: arb) -> arb:
         """Upper bound of sup |ψ'| on [low, high]."""
         return supremum(self.first, low, high)

@@ -8,6 +8,7 @@ Monomials become ridges by polarisation: with d = a_1 + … + a_k and the sum ov
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -21,7 +22,7 @@ from analyzer.profiles import Ridge, power
 
 @dataclass(frozen=True)
 class ReadOut:
-    """f on slots x0, m1 … mM of `dim` coordinates each.
+    """f on slots x0 and the memories, of `dim` coordinates each.
 
     The monomials of degree ≥ 2 in `polynomial` are the ridges in `polarised`; the other ridges are `plain`.
     """
@@ -100,13 +101,13 @@ def _dot(weights: tuple[fmpq, ...], u: list[arb]) -> arb:
     return sum((arb(w) * x for w, x in zip(weights, u, strict=True) if w != 0), arb(0))
 
 
-def read_out(text: str | None, memories: int, dim: int) -> ReadOut:
-    """The read-out of a fixed-memory target; the default is the sum of the memories."""
-    slots = {name: k for k, name in enumerate(["x0", *(f"m{i}" for i in range(1, memories + 1))])}
+def read_out(text: str | None, memories: Sequence[str], dim: int) -> ReadOut:
+    """The read-out of a target with these memories; the default is their sum."""
+    slots = {name: k for k, name in enumerate(["x0", *memories])}
     if text is None:
-        names = [f"m{i}" if dim == 1 else f"m{i}[{j}]" for i in range(1, memories + 1) for j in range(dim)]
+        names = [name if dim == 1 else f"{name}[{j}]" for name in memories for j in range(dim)]
         text = " + ".join(names)
-        affine = tuple(fmpq(int(j >= dim)) for j in range((memories + 1) * dim))
+        affine = tuple(fmpq(int(j >= dim)) for j in range((len(memories) + 1) * dim))
         return ReadOut(text, dim, tuple(slots), fmpq(0), affine, (), (), ())
     parsed = parse(text, slots, dim)
     if parsed.constant() is not None:

@@ -1,14 +1,17 @@
 """Targets: which past tokens matter, and what is made of them.
 
-Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim.
+Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim. Adaptive ones are in
+`analyzer.adaptive`.
 """
 
 import tomllib
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict
 from analyzer.errors import InputError
 from analyzer.readout import ReadOut, read_out
 
@@ -43,17 +46,43 @@ class FixedMemory:
 
     @cached_property
     def readout(self) -> ReadOut:
-        return read_out(self.formula, len(self.lags), self.dim)
+        return read_out(self.formula, [f"m{k}" for k in range(1, len(self.lags) + 1)], self.dim)
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `target_from_dict`)."""
         return {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
 
 
-def target_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
-    """A target from parsed TOML or JSON; unknown keys and wrong types are refused."""
-    if not isinstance(data, dict) or data.get("kind") != "fixed":
-        raise InputError(f"{source}: kind is {str(data.get('kind') if isinstance(data, dict) else None)!r}, expected 'fixed'")
+Target = FixedMemory | AdaptiveMemory
+
+
+def target_from_dict(data: Any, source: str) -> Target:
+    """A target from parsed TOML or JSON; unknown kinds, keys and types are refused."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "fixed":
+        return _fixed_from_dict(data, source)
+    if kind == "adaptive":
+        return adaptive_from_dict(data, source)
+    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed' or 'adaptive'")
+
+
+def fixed_target(data: Any, source: str) -> FixedMemory:
+    """A target that must be of the fixed kind."""
+    target = target_from_dict(data, source)
+    if not isinstance(target, FixedMemory):
+        raise InputError(f"{source} holds an adaptive target; use build adaptive")
+    return target
+
+
+def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
+    """A target that must be of the adaptive kind."""
+    target = target_from_dict(data, source)
+    if not isinstance(target, AdaptiveMemory):
+        raise InputError(f"{source} holds a fixed target; use build fixed")
+    return target
+
+
+def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
     unknown = set(data) - {"kind", "dim", "lags", "readout"}
     if unknown:
         raise InputError(f"{source}: unknown key {sorted(unknown)[0]!r}")
@@ -65,14 +94,13 @@ def target_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
     return FixedMemory(tuple(lags), data.get("dim", 1), formula)
 
 
-def load_target(path: Path) -> FixedMemory:
-    """Read a target from a TOML file."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file, decimals exact."""
     try:
         if path.exists() and (not path.is_file() or path.stat().st_size > MAX_FILE):
             raise InputError(f"{path} is not a target file of at most {MAX_FILE} bytes")
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
     except OSError as error:
         raise InputError(f"cannot read {str(path)[:80]}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
         raise InputError(f"{path} is not valid TOML: {str(error)[:80]}") from None
-    return target_from_dict(data, str(path))

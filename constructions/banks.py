@@ -77,11 +77,11 @@ def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning
         first = tuning.gamma + (0 if rpe == "lin" else 1)
         decays = [first + tuning.alpha * k for k in range(heads)]
         table = chebyshev.cosines(degree)
-        raw = [_interpolate(rpe, lag, tuning, table) for lag in lags]
+        raw = [interpolant(rpe, lag, tuning, table) for lag in lags]
         return _store(rpe, decays, lags, raw, [arb(0)] * len(lags), 2.0**-GUARD)
 
 
-def _interpolate(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[arb]:
+def interpolant(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[arb]:
     """Monomial coefficients of the interpolant of e^{1+γT} Ψ((x−μ)/σ) (lin) or e T^{1+γ} Ψ((x−μ)/σ) (log)."""
     a, g = arb(tuning.alpha), arb(tuning.gamma)
     if rpe == "lin":

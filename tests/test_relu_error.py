@@ -29,7 +29,7 @@ def target(readout: ReadOut, points: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("error", [1e-1, 1e-3])
 def test_splines_keep_their_promise(text: str, error: float) -> None:
-    readout = read_out(text, 2, 1)
+    readout = read_out(text, ("m1", "m2"), 1)
     plan = plan_spline(readout, RADII, None, error)
     neurons = spline(readout, plan, RADII)
     with working_precision(256):
@@ -46,7 +46,7 @@ def test_splines_keep_their_promise(text: str, error: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_random_neurons_never_beat_the_certificate(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    readout = read_out(TEXTS[seed % len(TEXTS)], 2, 1)
+    readout = read_out(TEXTS[seed % len(TEXTS)], ("m1", "m2"), 1)
     directions = [r.direction for r in readout.ridges] + [tuple(rational(float(v)) for v in rng.standard_normal(3))]
     neurons = []
     for _ in range(12):
@@ -61,7 +61,7 @@ def test_random_neurons_never_beat_the_certificate(seed: int) -> None:
 
 
 def test_barron_draws_meet_the_bound_and_follow_the_seed() -> None:
-    readout = read_out("tanh(m1) + m2**2/4", 2, 1)
+    readout = read_out("tanh(m1) + m2**2/4", ("m1", "m2"), 1)
     plan = plan_barron(readout, RADII, 300, None)
     first, draws = barron(readout, plan, RADII, seed=3)
     again, _ = barron(readout, plan, RADII, seed=3)
@@ -75,7 +75,7 @@ def test_barron_draws_meet_the_bound_and_follow_the_seed() -> None:
 def test_a_changed_neuron_is_seen(field: str) -> None:
     from dataclasses import replace
 
-    readout = read_out("m1*m2", 2, 1)
+    readout = read_out("m1*m2", ("m1", "m2"), 1)
     neurons = spline(readout, plan_spline(readout, RADII, None, 1e-3), RADII)
     middle = len(neurons) // 2
     neurons[middle] = replace(neurons[middle], **{field: getattr(neurons[middle], field) + fmpq(1, 10)})
@@ -96,10 +96,10 @@ def test_kinks_just_outside_the_box_are_not_forgotten() -> None:
         Neuron(row, -a, -(first + second)),
         Neuron(row, fmpq(-1, 2), fmpq(1, 1000)),
     ]
-    readout = read_out("0.001*relu(m1 - 0.5)", 1, 1)
+    readout = read_out("0.001*relu(m1 - 0.5)", ("m1",), 1)
     assert upper(readout_error(readout, neurons, [arb(1), arb(1)])) >= 33
 
 
 def test_a_box_of_radius_zero() -> None:
-    readout = read_out("m1", 1, 1)
+    readout = read_out("m1", ("m1",), 1)
     assert upper(readout_error(readout, [Neuron((fmpq(0), fmpq(1)), fmpq(0), fmpq(1))], [arb(0), arb(0)])) < 1e-15

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Any
 
 from analyzer.errors import InputError
-from analyzer.targets import target_from_dict
+from analyzer.targets import fixed_target
 from analyzer.theorems import thm_3_1 as theorem
 from constructions.bundle import Bundle
 from constructions.thm_3_1 import Construction
@@ -26,7 +26,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     for key, allowed in (("bank", theorem.BANKS), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {card.get(key)!r}; expected one of {', '.join(allowed)}")
-    target = target_from_dict(card.get("target", {}), "card.json")
+    target = fixed_target(card.get("target"), "card.json")
     certificate = thm_3_1.verify(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 
