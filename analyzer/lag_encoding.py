@@ -26,7 +26,8 @@ from typing import Literal
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
-from analyzer.exact import dyadic, upper, working_precision
+from analyzer.exact import dyadic, rational, upper, working_precision
+from analyzer.relu_error import Neuron
 
 Form = Literal["lag", "log"]
 """What a lag slot holds: the lag itself or its logarithm."""
@@ -188,3 +189,31 @@ def _mixed_radix(points: list[tuple[fmpq, ...]], order: Sequence[int]) -> tuple[
         weights[k] = (below + first_gap) / min(gaps)
         below += weights[k] * (values[-1] - values[0])
     return tuple(weights)
+
+
+def slot_range(neurons: Sequence[Neuron], point: Sequence[fmpq], noise: Sequence[fmpq]) -> tuple[fmpq, fmpq]:
+    """(y, δ): the neurons' sum at a point, and how far it can move when coordinate j moves by at most noise_j. Exact arithmetic.
+
+    Neurons that are on for all of the noise contribute their common slope, those that are off nothing, and only those that
+    switch are bounded one by one.
+    """
+    value, switching = fmpq(0), fmpq(0)
+    slope = [fmpq(0)] * len(point)
+    for neuron in neurons:
+        before = sum((w * x for w, x in zip(neuron.row, point, strict=True) if w != 0), neuron.bias)
+        reach = sum((abs(w) * r for w, r in zip(neuron.row, noise, strict=True) if w != 0), fmpq(0))
+        value += neuron.outer * max(before, fmpq(0))
+        if before >= reach:
+            slope = [s + neuron.outer * w for s, w in zip(slope, neuron.row, strict=True)]
+        elif before > -reach:
+            switching += abs(neuron.outer) * reach
+    return value, switching + sum((abs(s) * r for s, r in zip(slope, noise, strict=True)), fmpq(0))
+
+
+def rounding_distance(form: Form, lag: int, value: fmpq, deviation: fmpq) -> fmpq:
+    """Upper bound of |y − g|, or |e^y − g|, over the slot's range; the lag is exact after rounding if it is below 1/2."""
+    if form == "lag":
+        return abs(value - lag) + deviation
+    with working_precision(128):
+        ends = [abs(arb(value + s * deviation).exp() - lag) for s in (-1, 1)]
+        return rational(upper(ends[0].max(ends[1])))

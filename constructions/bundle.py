@@ -40,7 +40,11 @@ def _arrays(network: Transformer) -> dict[str, np.ndarray]:
 
 
 def _structure(network: Transformer) -> list[dict[str, Any]]:
-    return [{"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)} for layer in network.layers]
+    layers: list[dict[str, Any]] = []
+    for layer in network.layers:
+        static = {"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)}
+        layers.append(static | ({"precision": list(layer.feedforward.precision)} if layer.feedforward.precision else {}))
+    return layers
 
 
 def _encode(network: Transformer) -> bytes:
@@ -87,7 +91,8 @@ def _network(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -> 
         prefix = f"layers.{index}"
         weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in _ATTENTION}
         attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
-        ffn = FeedForward(**{part: arrays.pop(f"{prefix}.feedforward.{part}") for part in _FEEDFORWARD})
+        neurons = {part: arrays.pop(f"{prefix}.feedforward.{part}") for part in _FEEDFORWARD}
+        ffn = FeedForward(**neurons, precision=tuple(static.get("precision", ())))
         layers.append(Layer(attention, ffn))
     network = Transformer(arrays.pop("embedding"), arrays.pop("bias"), tuple(layers))
     if arrays:
@@ -104,7 +109,7 @@ def _check(network: Transformer, dtype: str) -> None:
     for index, layer in enumerate(network.layers):
         attention, ffn = layer.attention, layer.feedforward
         heads, inner = len(attention.rpe), ffn.inner.shape[0]
-        last = index == len(network.layers) - 1
+        outputs = 1 if index == len(network.layers) - 1 else width
         dv, dk = attention.value.shape[1], attention.query.shape[1]
         pointers = heads if attention.kind == "tmx" else 0
         expected |= {
@@ -121,10 +126,12 @@ def _check(network: Transformer, dtype: str) -> None:
         expected |= {
             f"layers.{index}.feedforward.inner": (inner, width),
             f"layers.{index}.feedforward.bias": (inner,),
-            f"layers.{index}.feedforward.outer": (1 if last else width, inner),
+            f"layers.{index}.feedforward.outer": (outputs, inner),
         }
         if attention.kind not in ("dp-free", "dp", "nf", "tmx") or attention.window not in ("infinite", "finite"):
             raise ValueError(f"unknown attention {attention.kind}, {attention.window}")
+        if ffn.precision and (len(ffn.precision) != outputs or set(ffn.precision) - {"none", "integer", "log"}):
+            raise ValueError("unknown precision of a feed-forward network")
         if not heads or set(attention.rpe) - {"lin", "log"}:
             raise ValueError("unknown relative position encoding")
         for kind, decay in zip(attention.rpe, attention.decay, strict=True):

@@ -16,9 +16,15 @@ from constructions.transformer import Attention, FeedForward, Transformer
 
 
 def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
-    """A relu(B u + c) on the last axis."""
+    """A relu(B u + c) on the last axis, rounded where the network says so."""
     hidden = jax.nn.relu(jnp.einsum("...d,md->...m", u, ffn.inner, precision=HIGHEST) + ffn.bias)
-    return jnp.einsum("...m,om->...o", hidden, ffn.outer, precision=HIGHEST)
+    output = jnp.einsum("...m,om->...o", hidden, ffn.outer, precision=HIGHEST)
+    if "integer" in ffn.precision:
+        output = jnp.where(np.array([p == "integer" for p in ffn.precision]), jnp.round(output), output)
+    if "log" in ffn.precision:
+        rounded = jnp.log(jnp.maximum(jnp.round(jnp.exp(output)), 1))
+        output = jnp.where(np.array([p == "log" for p in ffn.precision]), rounded, output)
+    return output
 
 
 def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """The Transformer of Wang & E as a JAX pytree.
 
     X⁰_t = W_E x_t + b_E;   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the scalar read-out.
-    Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_{t−s},   FFN(u) = A relu(B u + c)
+    Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_{t−s},   FFN(u) = A relu(B u + c), on some coordinates rounded ("FFN with precision")
 
 | attention | score                          | weight                                   |
 |-----------|--------------------------------|------------------------------------------|
@@ -54,11 +54,15 @@ class Attention:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class FeedForward:
-    """A relu(B u + c)."""
+    """A relu(B u + c), then `precision` per output coordinate: "integer" for [y], "log" for log[e^y], "none"; empty means none at all.
+
+    [·] is the nearest integer, ties to even, and log[e^y] is log max(1, [e^y]).
+    """
 
     inner: Any  # (m, D)   B
     bias: Any  # (m,)     c
     outer: Any  # (out, m) A
+    precision: tuple[str, ...] = field(default=(), metadata={"static": True})
 
 
 @jax.tree_util.register_dataclass

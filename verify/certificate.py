@@ -1,7 +1,7 @@
 """The result of a verification: witness ≤ certified ≤ bound, part by part, with a verdict that says what to do next."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -36,7 +36,8 @@ class Part:
 class Certificate:
     """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified.
 
-    `trivial` is the error of the best constant output (from below), `least_heads` what the lag law asks for.
+    `trivial` is the error of the best constant output (from below), `least_heads` what the lag law asks for (None where it does not
+    apply). `conditions` are needed by the proof but unstated in the paper; they are shown, and a fault says if one is indispensable.
     """
 
     theorem: str
@@ -46,12 +47,15 @@ class Certificate:
     bound: float
     rounding: float
     trivial: float
-    least_heads: int
+    least_heads: int | None
     parts: tuple[Part, ...]
     sizes: dict[str, int]
     dtype: str
     seconds: float
     faults: tuple[str, ...] = ()
+    conditions: tuple[Part, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+    """What a theorem has to say beyond the chain, as plain data."""
 
     @property
     def verdict(self) -> Verdict:
@@ -95,14 +99,21 @@ class Certificate:
             "dtype": self.dtype,
             "rounding": self.rounding,
             "seconds": self.seconds,
+            **self._extras(),
         }
+
+    def _extras(self) -> dict[str, Any]:
+        conditions = [
+            {"name": c.name, "value": _finite(c.certified), "limit": _finite(c.bound), "holds": c.holds} for c in self.conditions
+        ]
+        return ({"conditions": conditions} if conditions else {}) | self.details
 
     def chain(self) -> dict[str, Any]:
         """The claims that a bundle's card carries."""
         return {
             "witness": self.witness,
-            "certified": self.certified,
-            "bound": self.bound,
+            "certified": _finite(self.certified),
+            "bound": _finite(self.bound),
             "rounding": self.rounding,
             "verdict": self.verdict.value,
         }

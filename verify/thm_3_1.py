@@ -118,7 +118,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         neurons = _neurons(network)
         readout_certified = readout_error(readout, neurons, box)
         drawn_for = [(1 + e * (1 + BOX_SHARE) + s).upper().max(b) for e, s, b in zip(errors, slack, box, strict=True)]
-        readout_bound = _readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
+        readout_bound = readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
         lipschitz = readout.lipschitz(hull)
         rounding = readout_rounding
         for k, lip in enumerate(lipschitz):
@@ -209,7 +209,7 @@ def _neurons(network: Transformer) -> list[Neuron]:
     return neurons_of(to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
 
 
-def _readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], drawn_for: list[arb], dtype: str) -> arb:
+def readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], drawn_for: list[arb], dtype: str) -> arb:
     """The spline or Barron estimate at the stored size, plus the storage budget of the neurons: u on outer weight, row and bias.
 
     Knots say themselves where they lie; Barron neurons were drawn for the box of radii 1 + e, which may be larger than `box`.

@@ -75,9 +75,9 @@ BARRON_BIBTEX = """@article{e2022barron,
 """
 
 
-def citation(bank: str, ffn: str) -> str:
-    """What a network with this bank and read-out rests on."""
-    return "\n".join([BIBTEX, *([TREFETHEN] if bank in ("paper", "tuned") else []), *([BARRON_BIBTEX] if ffn == "barron" else [])])
+def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
+    """What a network with this bank and read-out rests on; `result` of Wang & E is named."""
+    return "\n".join([BIBTEX.replace("Theorem 3.1", result), *([TREFETHEN] if bank in ("paper", "tuned") else []), *([BARRON_BIBTEX] if ffn == "barron" else [])])
 
 
 def check_sizes(target: FixedMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
@@ -123,6 +123,23 @@ def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[
     return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
 
 
+def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str) -> tuple[str, ...]:
+    """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
+    from analyzer.proof import lemma
+
+    if bank == "minimal":
+        lemma(graph, "zeros", zeros, sympy.Integer(0))
+        return ("zeros",)
+    height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
+    mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
+    lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source="Wang & E, Lemma F.1/F.4")
+    lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(ex.n) * height / (2 * ex.SIGMA[rpe]) ** ex.n)
+    estimate = 4 * sympy.Symbol("V", positive=True) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
+    lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
+    lemma(graph, "mass", "Σ_s of the slowest kernel", mass)
+    return ("bump", "interpolation", "mass")
+
+
 def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
     """The proof: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
@@ -130,23 +147,11 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     from analyzer.proof import lemma
 
     graph = nx.DiGraph()
-    rate, heads = ex.n, ex.H
     extraction = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
-    if bank == "minimal":
-        lemma(graph, "zeros", "the kernel vanishes at every s ≤ H except the lag", sympy.Integer(0), source="3.3")
-    else:
-        height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
-        mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
-        total_variation = sympy.Symbol("V", positive=True)
-        lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source="Wang & E, Lemma F.1/F.4")
-        lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(rate) * height / (2 * ex.SIGMA[rpe]) ** rate)
-        estimate = 4 * total_variation / (sympy.pi * rate * (heads - 1 - rate) ** rate)
-        lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
-        lemma(graph, "mass", "Σ_s of the slowest kernel", mass)
-    below = ("zeros",) if bank == "minimal" else ("bump", "interpolation", "mass")
+    below = extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
     budgets = []
     for k, lag in enumerate(lags, start=1):
-        budget = extraction.subs({ex.T: lag, heads: sympy.Symbol(f"H_{k}", positive=True)})
+        budget = extraction.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
         lemma(graph, f"extraction lag {lag}", f"worst case of memory m{k}", budget, below)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * sympy.Symbol(f"e_{k}", nonnegative=True))
     lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)

@@ -1,0 +1,24 @@
+"""Proposition 4.3 of Wang & E: tmx attention attains Theorem 4.1's rate with O(D) parameters in each score.
+
+Setting. As Theorem 4.1, with the score p_h(φ(s) − φ(w_h·X_t)) ("t minus x") in place of a dot product.
+
+Statement. The bound of Theorem 4.1 holds word for word. A dot-product head has W_Q, W_K ∈ R^{D×D} and p_h, 2D² + 1 numbers; a tmx head has
+w_h ∈ R^D and p_h, D + 1 numbers.
+
+Construction. `constructions.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the same kernel as the
+dot product's.
+
+Repaired. In the log case the slot must hold g, with plain rounding, not log g.
+
+References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.3.
+"""
+
+from functools import partial
+
+from analyzer.theorems import thm_3_1, thm_4_4
+
+ID = "prop-4.3"
+TITLE = "tmx attention: the same rate with O(D) score parameters"
+STATEMENT = {rpe: f"{text}; D + 1 score parameters per head instead of 2D² + 1" for rpe, text in thm_3_1.STATEMENT.items()}
+citation = partial(thm_3_1.citation, result="Proposition 4.3")
+proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

@@ -1,0 +1,29 @@
+"""Proposition 4.5 of Wang & E: depth instead of width for lags that do not depend on each other.
+
+Setting. As Theorem 4.1: every lag is read off the current token.
+
+Statement. On M + 1 layers, one memory after the other, for every n ≥ 1 with H heads per layer
+
+    lin   √(Σ e_k²) ≤ C(n)/Hⁿ √(Σ_k e^{0.02(n+1)T_k}),      log   √(Σ e_k²) ≤ C(n)/Hⁿ √(Σ_k T_k^{2.02(n+1)})
+
+and the inner widths are Ω̃(max_i ‖g_i‖²_B) instead of Ω̃(Σ_i ‖g_i‖²_B).
+
+Constants. Layer k extracts memory k with all H heads: e_k is (3.1) or (3.2) with H_k = H, where Theorem 4.1 splits H over the memories.
+
+Construction. `constructions.thm_4_4` with one memory per layer.
+
+References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.5.
+"""
+
+from functools import partial
+
+from analyzer.theorems import thm_3_1, thm_4_4
+
+ID = "prop-4.5"
+TITLE = "un-nested lags on M + 1 layers: depth instead of width"
+STATEMENT = {
+    "lin": "√Σe_k² ≤ C(n)/H^n √(Σ_k e^{0.02(n+1)T_k}),  inner widths Ω̃(max ‖g_i‖²),  L = M + 1",
+    "log": "√Σe_k² ≤ C(n)/H^n √(Σ_k T_k^{2.02(n+1)}),  inner widths Ω̃(max ‖log g_i‖² T_i²),  L = M + 1",
+}
+citation = partial(thm_3_1.citation, result="Proposition 4.5")
+proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

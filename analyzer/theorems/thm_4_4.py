@@ -1,0 +1,189 @@
+"""Theorem 4.4 of Wang & E: adaptive memories whose lags depend on each other, one layer per level.
+
+Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−t_1}, …, x_{t−t_M}), each lag t_i = g_i(x_t and memories of lower
+level) an integer in [1, T_i] (`analyzer.adaptive`). Layers of normalisation-free attention, dot-product or tmx, and feed-forward networks with
+precision: FFN(u) is rounded to [·] (lin, tmx) or log[exp(·)] (dot-product log) on its lag slots.
+
+Statement. For every n ≥ 1 there is a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k, e_k the extraction error of memory k. For the
+paper's class, a chain of K memories followed by parallel ones, L = K + 1 + 1{M ≥ K+1} layers of H heads have
+
+    lin   √(Σ e_k²) ≤ C(n)/Hⁿ √( Σ_{l≤K} e^{0.02(n+1)T_l} + (Σ_{l>K} e^{0.01 T_l})^{2n+2} )      log   T_l^{2.02(n+1)}, T_l^{1.01}
+
+if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (log: ‖log g_i‖² T_i²). For any dependency graph without cycles we use one layer
+per level and one for the first encoding: L = levels + 1.
+
+Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k inherits it.
+Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. With slot-wise Lipschitz constants the sum Σ Lip_k e_k is
+never above Lip₂ √(Σ d e_k²), by Cauchy and Schwarz, so the sum is what is certified; `bound` prints the root of the sum of squares beside it.
+
+Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1 has its
+attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
+−p_h(s − g) or −p_h log(s/g), where g comes from the lag slot and cancels the position; its FFN writes the lags of level l+1. The last FFN is f.
+
+Repaired. A lag is exact after rounding only if (FFN error) + (gain of the encoding) · (extraction error of its parents) stays below the
+margin: H must be large enough, which the paper does not state; the margin is certified for every combination of tokens that occurs. The
+read-out's domain [−2, 2]^D needs e_k ≤ 1, also unstated: we use the box of the certified memories, and show the condition. tmx in the log
+case needs g itself in the slot, not log g. Only lag slots are rounded, so the constant slot holds 1 and not log 2.
+
+References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 4.4, Lemmas F.2, F.5; Trefethen, Approximation Theory and Approximation
+Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced function spaces.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from flint import arb
+
+from analyzer import extraction as ex
+from analyzer import feedforward as ff
+from analyzer.adaptive import AdaptiveMemory
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import upper
+from analyzer.theorems import thm_3_1
+from analyzer.theorems.thm_3_1 import LEAST_ERROR, MAX_HEADS
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ID = "thm-4.4"
+TITLE = "adaptive memories with nested lags, one layer per level"
+STATEMENT = {
+    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  √Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} e^{0.02(n+1)T_l} + (Σ_{l>K} e^{0.01T_l})^{2n+2}),  L = levels + 1",
+    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  √Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} T_l^{2.02(n+1)} + (Σ_{l>K} T_l^{1.01})^{2n+2}),  L = levels + 1",
+}
+ATTENTION = ("dp", "tmx")
+ENCODINGS = ("exact", "barron")
+ROUNDINGS = ("ideal", "relu")
+
+
+def citation(bank: str, ffn: str) -> str:
+    """What a network with this bank and read-out rests on."""
+    return thm_3_1.citation(bank, ffn, "Theorem 4.4")
+
+
+def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
+    """The result that a network of this kind belongs to."""
+    if target.depth > 1:
+        return ID
+    if deep and len(target.memories) > 1:
+        return "prop-4.5"
+    return "thm-4.1" if attention == "dp" else "prop-4.3"
+
+
+def check_sizes(target: AdaptiveMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None) -> None:
+    """Refuse sizes that cannot work, before anything is built."""
+    if error is not None and not LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    if heads is not None and not 1 <= heads <= MAX_HEADS:
+        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
+    if heads is not None and bank == "minimal":
+        raise InputError("a minimal bank has the heads it needs; --heads goes with --bank paper or tuned")
+    for k, name in enumerate(target.names):
+        needed = ex.adaptive_heads(rpe, target.occurring(k)) if bank == "minimal" else 0
+        if needed > MAX_HEADS:
+            raise Refusal(f"{name} needs {needed} heads of a minimal {rpe} bank: {MAX_HEADS} is the most that we build; use shorter lags")
+
+
+@dataclass(frozen=True)
+class LeveledBound:
+    """One attention bound per extracting layer: H heads each, split over the memories of that layer."""
+
+    levels: tuple[ex.AttentionBound, ...]
+
+    @property
+    def errors(self) -> list[arb]:
+        return [e for level in self.levels for e in level.errors]
+
+    @property
+    def total(self) -> arb:
+        return sum(self.errors, arb(0))
+
+    @property
+    def root_sum_square(self) -> arb:
+        return sum((e * e for e in self.errors), arb(0)).sqrt()
+
+    @property
+    def heads(self) -> int:
+        """The most in a layer."""
+        return max(level.total_heads for level in self.levels)
+
+
+def leveled_bound(rpe: ex.Rpe, levels: Sequence[Sequence[int]], heads: int, tuning: str, rate: int | None) -> LeveledBound:
+    """Σ of (3.1) or (3.2) over layers that extract memories with these longest lags, H heads per layer."""
+    return LeveledBound(tuple(ex.attention_bound(rpe, tuple(lags), heads, tuning, rate) for lags in levels))
+
+
+def solve_heads(rpe: ex.Rpe, levels: Sequence[Sequence[int]], error: float, tuning: str, rate: int | None) -> LeveledBound:
+    """The fewest heads per layer for which the bounds add up to at most `error`."""
+
+    def holds(heads: int) -> bool:
+        try:
+            return upper(leveled_bound(rpe, levels, heads, tuning, rate).total) <= error
+        except Refusal:
+            return False
+
+    high = max(ex.solve_heads(rpe, tuple(lags), error / len(levels), tuning, rate).total_heads for lags in levels)
+    low = 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return leveled_bound(rpe, levels, high, tuning, rate)
+
+
+def memory_graph(
+    rpe: ex.Rpe, bank: str, ffn: str, parents: Mapping[str, Sequence[str]], lags: Mapping[str, int], root: str, title: str
+) -> "nx.DiGraph":
+    """The proof for given memories: an extraction uses its lag, a lag uses the extractions that its encoding reads."""
+    import networkx as nx
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    extraction = ex.ADAPTIVE_MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    zeros = "the kernel vanishes at every s < B, for every lag B that occurs"
+    below = thm_3_1.extraction_lemmas(graph, rpe, bank, zeros)
+    terms = []
+    for k, (name, above) in enumerate(parents.items(), start=1):
+        noisy = tuple(f"extraction {parent}" for parent in above if parent != "x0")
+        gain, error = (sympy.Symbol(f"{letter}_{k}", nonnegative=True) for letter in ("Lip", "e"))
+        lemma(graph, f"lag {name}", "encoding error plus noise of its parents, before rounding", sympy.Rational(1, 2), noisy)
+        budget = extraction.subs({ex.T: lags[name], ex.H: sympy.Symbol(f"H_{k}", positive=True)})
+        source = "Wang & E, Lemma F.2/F.5" if bank != "minimal" else "3.6, 3.7"
+        lemma(graph, f"extraction {name}", f"worst case over the lags of {name}", budget, (f"lag {name}", *below), source)
+        terms.append(gain * error)
+    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
+    used = ("read-out", *(f"extraction {name}" for name in parents))
+    lemma(graph, root, title, sympy.Add(sympy.Symbol("E_FFN"), *terms), used, f"Wang & E, {_long_name(root)}")
+    return graph
+
+
+def _long_name(root: str) -> str:
+    kind, number = root.split("-")
+    return f"{'Theorem' if kind == 'thm' else 'Proposition'} {number}"
+
+
+def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """The proof for a chain: every lag is read off the memory before it."""
+    names = [f"m{k}" for k in range(1, len(lags) + 1)]
+    parents = {name: (before,) for name, before in zip(names, ["x0", *names], strict=False)}
+    return memory_graph(rpe, bank, ffn, parents, dict(zip(names, lags, strict=True)), ID, TITLE)
+
+
+def parallel_graph(root: str, title: str, rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """The proof of one of the results on lags of the current token."""
+    names = [f"m{k}" for k in range(1, len(lags) + 1)]
+    return memory_graph(rpe, bank, ffn, dict.fromkeys(names, ("x0",)), dict(zip(names, lags, strict=True)), root, title)
+
+
+def score_parameters(attention: str, model_dim: int, heads: int) -> dict[str, Any]:
+    """Numbers that a head's score is made of: W_Q, W_K ∈ R^{D×D} and p for dot products, w ∈ R^D and p for tmx."""
+    per_head = 2 * model_dim**2 + 1 if attention == "dp" else model_dim + 1
+    return {"per_head": per_head, "total": per_head * heads, "order": "O(D^2)" if attention == "dp" else "O(D)"}
+
+
+def parallel_levels(lags: Sequence[int], chain: int) -> list[list[int]]:
+    """The paper's class: the first K memories one after the other, the rest in parallel."""
+    rest = list(lags[chain:])
+    return [[lag] for lag in lags[:chain]] + ([rest] if rest else [])

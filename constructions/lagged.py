@@ -1,0 +1,239 @@
+"""Heads whose scores read a lag slot: their kernels κ(s; y) for a slot value y, and the execution of exact networks made of them.
+
+A normalisation-free score ⟨W_Q X_t, W_K X_{t−s}⟩ − p s whose keys read only coordinates that are the same at every position (the constant
+slot) is u·X_t − p s: the head multiplies Σ_s e^{−ps} V X_{t−s} by e^{u·X_t}. tmx heads are of this form from the start, with the factor
+e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the lag slot that a memory's heads read,
+
+    κ(s; y) = Σ_h a_h e^{θ_h y} e^{−p_h s}       or       Σ_h a_h e^{θ_h y} s^{−p_h}       or       Σ_h a_h (θ_h y)^{p_h} s^{−p_h}  (tmx, log).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import InputError
+from analyzer.exact import magnitude, working_precision
+from analyzer.kernels import Exponentials, Kernel, Powers
+from constructions.precision import with_x64
+from constructions.reference import feed_forward
+from constructions.transformer import Attention, FeedForward, Transformer, to_exact, to_float
+
+GUARD = 256
+"""Bits carried beyond the largest amplitude: kernels of size 1 keep about that many through the cancellation."""
+
+
+def constant_coordinates(network: Transformer) -> list[dict[int, fmpq]]:
+    """Before every layer, the residual coordinates that are the same at every position, with their values."""
+    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    known = {j: bias[j] for j in range(len(bias)) if not any(embedding[j])}
+    result = []
+    for layer in network.layers:
+        result.append(dict(known))
+        output = to_exact(layer.attention.output)
+        known = {j: v for j, v in known.items() if not any(output[:, j, :].flat)}
+        ffn = layer.feedforward
+        inner, outer = to_exact(ffn.inner), to_exact(ffn.outer)
+        if len(outer) != len(bias):
+            break  # the read-out
+        hidden: dict[int, fmpq | None] = {}
+        for n, (row, c) in enumerate(zip(inner, to_exact(ffn.bias), strict=True)):
+            reads = [j for j in np.nonzero(row)[0]]
+            value = sum((row[j] * known[j] for j in reads), c) if all(j in known for j in reads) else None
+            hidden[n] = None if value is None else max(value, fmpq(0))
+        for j in list(known):
+            terms = [(outer[j, n], hidden[n]) for n in np.nonzero(outer[j])[0]]
+            if any(value is None for _, value in terms) or (ffn.precision and ffn.precision[j] != "none"):
+                del known[j]
+            else:
+                known[j] += sum((a * value for a, value in terms if value is not None), fmpq(0))
+    return result
+
+
+@dataclass(frozen=True)
+class LaggedLayer:
+    """The attention of one layer: gains from stream coordinate to stream coordinate, and what the scores read."""
+
+    kind: str
+    rpe: tuple[str, ...]
+    decays: np.ndarray  # (H,)
+    gains: np.ndarray  # (H, D, D) W_O W_V
+    scores: np.ndarray  # (H, D) nf: u_h; tmx: the pointer w_h
+
+    def writers(self, row: int) -> list[int]:
+        """Heads with a gain onto a coordinate."""
+        return [h for h in range(len(self.rpe)) if any(self.gains[h, row])]
+
+    def slot(self, heads: Sequence[int]) -> int:
+        """The one coordinate that the scores of these heads read."""
+        read = {int(j) for h in heads for j in np.nonzero(self.scores[h])[0]}
+        if len(read) != 1:
+            raise InputError(f"the scores of a memory's heads read {len(read)} coordinates; these theorems have one lag slot per memory")
+        return read.pop()
+
+    def amplitude(self, h: int, slot: int, value: arb) -> arb:
+        """e^{θ_h y}, or (θ_h y)^{p_h} for tmx log heads."""
+        rate, p = arb(self.scores[h, slot]), arb(self.decays[h])
+        if self.kind != "tmx":
+            return (rate * value).exp()
+        return (p * rate * value).exp() if self.rpe[h] == "lin" else (rate * value).max(arb(1)) ** p
+
+    def bits(self, value: arb) -> int:
+        """Working precision for kernels at a slot value."""
+        with working_precision(64):
+            largest = 0
+            for h in range(len(self.rpe)):
+                gain = max((abs(g) for g in self.gains[h].flat), default=fmpq(0))
+                if gain != 0:
+                    slot = self.slot([h])
+                    largest = max(largest, magnitude(arb(gain)) + magnitude(self.amplitude(h, slot, value)))
+        return GUARD + max(0, largest)
+
+    def kernel(self, row: int, column: int, value: arb, spikes: dict[int, fmpq] | None = None) -> Kernel:
+        """κ(s; y) from stream coordinate `column` onto `row`, minus the spikes; call it at the working precision `bits`."""
+        heads = self.writers(row)
+        used = [h for h in heads if self.gains[h, row, column] != 0]
+        groups: list[Exponentials | Powers] = []
+        slot = self.slot(heads) if heads else 0
+        for kind in ("lin", "log"):
+            members = sorted((h for h in used if self.rpe[h] == kind), key=lambda h: self.decays[h])
+            if not members:
+                continue
+            amplitudes = tuple(arb(self.gains[h, row, column]) * self.amplitude(h, slot, value) for h in members)
+            decays = [self.decays[h] for h in members]
+            progression = len(members) > 2 and len({b - a for a, b in pairwise(decays)}) == 1
+            if kind == "lin":
+                groups.append(Exponentials(tuple((-arb(p)).exp() for p in decays), amplitudes, progression))
+            else:
+                groups.append(Powers(tuple(decays), amplitudes, progression))
+        return Kernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
+
+
+def lagged_layer(attention: Attention, constants: dict[int, fmpq]) -> LaggedLayer:
+    """The stored attention as a lagged layer; refused if its scores couple pairs of positions."""
+    if attention.kind not in ("nf", "tmx") or attention.window != "infinite":
+        raise InputError(f"attention is {attention.kind}, {attention.window}; lag slots need nf or tmx attention with an infinite window")
+    value, output = to_exact(attention.value), to_exact(attention.output)
+    gains = np.array([o @ v for o, v in zip(output, value, strict=True)])
+    if attention.kind == "tmx":
+        return LaggedLayer("tmx", attention.rpe, to_exact(attention.decay), gains, to_exact(attention.pointer))
+    scores = []
+    for query, key in zip(to_exact(attention.query), to_exact(attention.key), strict=True):
+        seen = [sum((row[j] * constants[int(j)] for j in np.nonzero(row)[0] if int(j) in constants), fmpq(0)) for row in key]
+        if any(int(j) not in constants for row in key for j in np.nonzero(row)[0]):
+            raise InputError("a key reads a coordinate that differs between positions; these theorems read the constant slot")
+        scores.append(sum((row * c for row, c in zip(query, seen, strict=True)), start=0 * query[0]))
+    return LaggedLayer("nf", attention.rpe, to_exact(attention.decay), gains, np.array(scores))
+
+
+def lagged_layers(network: Transformer) -> list[LaggedLayer]:
+    """Every layer's attention."""
+    known = constant_coordinates(network)
+    return [lagged_layer(layer.attention, c) for layer, c in zip(network.layers, known, strict=True)]
+
+
+MAX_KERNELS = 256
+"""Different lags in one array that a network is run with."""
+
+
+@partial(jax.jit, static_argnames="size")
+def _extract(kernels: jax.Array, values: jax.Array, lag: jax.Array, lags: jax.Array, size: int) -> jax.Array:
+    """Σ_s κ(s; lag_t) X_{t−s}: kernels (B, J, C, S) for the lags (B,), values (…, N, C), lag (…, N)."""
+    length = values.shape[-2]
+    signal = jnp.fft.rfft(jnp.swapaxes(values, -1, -2), n=size)
+
+    def add(total: jax.Array, entry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        kernel, served = entry
+        spectrum = jnp.einsum("jcf,...cf->...jf", jnp.fft.rfft(kernel, n=size), signal)
+        memory = jnp.swapaxes(jnp.fft.irfft(spectrum, n=size)[..., :length], -1, -2)
+        return total + jnp.where((lag == served)[..., None], memory, 0), None
+
+    start = jnp.zeros((*values.shape[:-1], kernels.shape[1]))
+    return jax.lax.scan(add, start, (kernels, lags))[0]
+
+
+@dataclass
+class ExactRunner:
+    """An exact network of lagged layers: slots and read-out in float64, kernels from ball arithmetic, one per lag that occurs.
+
+    A lag slot is read as the nearest integer (of e^y where it holds logarithms), which it is wherever the network's certificate holds.
+    """
+
+    network: Transformer
+
+    @cached_property
+    def layers(self) -> list[LaggedLayer]:
+        return lagged_layers(self.network)
+
+    @cached_property
+    def _kernels(self) -> dict[tuple[int, int, int, int, int], list[float]]:
+        return {}
+
+    @cached_property
+    def _silent_before(self) -> set[int]:
+        """Coordinates that are 0 at the positions before the array: no bias, and no inner layer writes them."""
+        silent = {j for j, b in enumerate(to_exact(self.network.bias)) if b == 0}
+        for layer in self.network.layers[:-1]:
+            written = to_exact(layer.attention.output), to_exact(layer.feedforward.outer)
+            silent = {j for j in silent if not any(written[0][:, j].flat) and not any(written[1][j])}
+        return silent
+
+    def _row(self, index: int, row: int, column: int, lag: int, length: int) -> list[float]:
+        key = (index, row, column, lag, length)
+        if key not in self._kernels:
+            layer = self.layers[index]
+            value = arb(lag).log() if layer.kind == "nf" and "log" in layer.rpe else arb(lag)
+            bits = layer.bits(value)
+            with working_precision(bits):
+                value = arb(lag).log() if layer.kind == "nf" and "log" in layer.rpe else arb(lag)
+                self._kernels[key] = [float(v) for v in layer.kernel(row, column, value).values(0, length)]
+        return self._kernels[key]
+
+    def stream(self, tokens: Any) -> list[np.ndarray]:
+        """The residual stream (…, N, D) after every inner layer, and last the outputs (…, N)."""
+        tokens = np.asarray(tokens, dtype=np.float64)
+        past = to_float(self.network.bias, "float64")
+        with with_x64("float64"):
+            embedding = to_float(self.network.embedding, "float64")
+            x = np.asarray(jnp.asarray(tokens) @ embedding.T + past)
+            result = []
+            for index, layer in enumerate(self.network.layers):
+                x = x + self._attend(index, x)
+                ffn = layer.feedforward
+                floats = FeedForward(*(jnp.asarray(to_float(a, "float64")) for a in (ffn.inner, ffn.bias, ffn.outer)), ffn.precision)
+                change = np.asarray(_feed_forward(floats, jnp.asarray(x)))
+                last = index == len(self.network.layers) - 1
+                x = change[..., 0] if last else x + change
+                result.append(x)
+        return result
+
+    def _attend(self, index: int, x: np.ndarray) -> np.ndarray:
+        layer, length = self.layers[index], x.shape[-2]
+        change = np.zeros_like(x)
+        by_slot: dict[int, list[int]] = {}
+        for row in range(x.shape[-1]):
+            if heads := layer.writers(row):
+                by_slot.setdefault(layer.slot(heads), []).append(row)
+        for slot, rows in by_slot.items():
+            columns = sorted({int(c) for row in rows for c in np.nonzero(layer.gains[:, row].any(axis=0))[0]})
+            if not set(columns) <= self._silent_before:
+                raise InputError("a value reads a coordinate that is not zero before the array; these theorems read the token")
+            holds_log = layer.kind == "nf" and "log" in layer.rpe
+            lag = np.maximum(np.rint(np.exp(np.minimum(x[..., slot], 40)) if holds_log else x[..., slot]), 1)
+            lags = np.unique(lag)
+            if len(lags) > MAX_KERNELS:
+                raise InputError(f"{len(lags)} different lags arise in this array; {MAX_KERNELS} is the most that are run")
+            table = [[[self._row(index, row, c, int(b), length) for c in columns] for row in rows] for b in lags]
+            size = 1 << (2 * length - 1).bit_length()
+            extracted = _extract(jnp.asarray(table), jnp.asarray(x[..., columns]), jnp.asarray(lag), jnp.asarray(lags), size)
+            change[..., rows] += np.asarray(extracted)
+        return change
+
+
+_feed_forward = jax.jit(feed_forward)

@@ -1,0 +1,490 @@
+"""The certificate of Theorem 4.4 and its relatives: from stored weights to witness ≤ certified ≤ bound, on a finite alphabet.
+
+Values are read from the block x0 only, which nothing writes to after the embedding, and keys from the constant slot only. So at a position t
+everything is decided by t's own slots: memory k is Σ_s κ(s; y_k) x_{t−s} with y_k its lag slot at t, whatever the other positions compute.
+Memory by memory, in the order of the layers,
+
+1. *lag*: for every combination of its parents' tokens that occurs, the neurons that write its slot are evaluated in rational arithmetic, with
+   the certified errors of the parents as noise. What arrives must be rounded to the lag: distance < 1/2. Relu staircases must not move.
+2. *extraction*: e_k(B) = ‖κ(·; y_B) − 1_B‖₁ for every lag B that occurs, with the infinite tail; tokens lie in [−1, 1]^d.
+
+Then the read-out F sees u + δ with |δ_k| ≤ e_k(B_k), and
+
+    |F(u + δ) − f(u)| ≤ |F(u) − f(u)| + Σ_j |∂_j F| e_j + (neurons that may switch)        for every situation u, or
+                      ≤ sup_box |F − f| + Σ_k Lip_k(f) e_k                                    on the box;
+
+the smaller is certified. A stream that this does not describe (a memory written twice, a key that reads a token, …) is a fault.
+
+The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing them. The witness is
+found by search: for the worst situations the free tokens are chosen against the gradient, and the network is evaluated in ball arithmetic.
+"""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.adaptive import AdaptiveMemory, Situation
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.extraction import Rpe, adaptive_minimal_bound
+from analyzer.kernels import Norm, l1_norm
+from analyzer.lag_encoding import LOG_BITS, Form, encode, rounding_distance, rounding_margin, slot_form, slot_range
+from analyzer.relu_error import Neuron, neurons_of, readout_error
+from analyzer.theorems import thm_3_1, thm_4_4
+from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layers
+from constructions.thm_3_1 import BOX_SHARE
+from constructions.thm_4_4 import parent_points, slots_of
+from constructions.transformer import Transformer, to_exact
+from verify.certificate import Certificate, Part
+from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound
+
+HALF = fmpq(1, 2)
+STAIRCASE = arb(2) ** -LOG_BITS
+"""How far a slot that nothing rounds may be from its lag or logarithm (0 but for the storage of logarithms), and what that may cost."""
+MAX_WORK = 1_500_000
+"""Situations times neurons of the read-out gone through one by one (some ten seconds); beyond that the box is certified."""
+STORAGE = arb(2) ** -60
+"""The share of an extraction error that storing a bank's weights may add; `constructions.lag_banks` stays eight times below."""
+WITNESS_LENGTH = 96
+"""Tokens of a witness beyond the longest lag; the kernels fall below their rounding long before, except the paper's slow banks."""
+WITNESS_SITUATIONS = 6
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """What a memory's lag slot holds for one lag, and the error kernels of its block at that value."""
+
+    value: arb
+    norms: dict[tuple[int, int], Norm]
+    error: arb
+    """The worst over the block's coordinates."""
+
+
+@dataclass
+class _Reading:
+    """A network read as the construction of Theorem 4.4, with everything that does not fit."""
+
+    network: Transformer
+    target: AdaptiveMemory
+    deep: bool
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.slots = slots_of(self.target)
+        self.schedule = self.target.schedule(self.deep)
+        self.layers: list[LaggedLayer] = lagged_layers(self.network)
+        kinds = {layer.kind for layer in self.layers}
+        rpes = {kind for layer in self.layers for kind in layer.rpe}
+        if len(kinds) > 1 or len(rpes) > 1:
+            raise InputError("the layers mix kinds of attention or of relative position; these theorems use one of each")
+        self.attention = "dp" if kinds == {"nf"} else "tmx"
+        self.rpe: Rpe = "lin" if rpes == {"lin"} else "log"
+        self.form: Form = slot_form(self.rpe, self.attention)
+        self._check_stream()
+
+    def _check_stream(self) -> None:
+        """Who may write where: the embedding x0, attention its memories' blocks from x0, inner FFNs the lag slots and the constant."""
+        slots, embedding = self.slots, to_exact(self.network.embedding)
+        for j, i in itertools.product(range(slots.width), range(slots.dim)):
+            if embedding[j, i] != int(i == j):
+                self.faults.append(f"embedding: coordinate {j} holds {embedding[j, i]} times token coordinate {i}")
+        if any(to_exact(self.network.bias)):
+            self.faults.append("embedding: it has a bias, the theorem's has none")
+        for index, layer in enumerate(self.layers):
+            extracted = {j for k in (self.schedule[index - 1] if index else ()) for j in slots.block(k + 1)}
+            written = {int(j) for j in np.nonzero(layer.gains.any(axis=(0, 2)))[0]}
+            read = {int(j) for j in np.nonzero(layer.gains.any(axis=(0, 1)))[0]}
+            if written - extracted:
+                self.faults.append(f"layer {index + 1}: attention writes coordinate {min(written - extracted)}, which is not its memory")
+            if read - set(slots.block(0)):
+                self.faults.append(f"layer {index + 1}: a value reads coordinate {min(read - set(slots.block(0)))}, not the token")
+            for k in self.schedule[index - 1] if index else ():
+                heads = {h for j in slots.block(k + 1) for h in layer.writers(j)}
+                scores = {int(j) for h in heads for j in np.nonzero(layer.scores[h])[0]}
+                if scores != {slots.lag(k)}:
+                    self.faults.append(f"layer {index + 1}: the heads of {self.target.names[k]} do not read its lag slot alone")
+            if index < len(self.schedule):
+                allowed = {slots.lag(k) for k in self.schedule[index]} | ({slots.constant} if index == 0 else set())
+                outer = to_exact(self.network.layers[index].feedforward.outer)
+                strange = {int(j) for j in np.nonzero(outer.any(axis=1))[0]} - allowed
+                if strange:
+                    self.faults.append(f"layer {index + 1}: the FFN writes coordinate {min(strange)}, which is no lag of its level")
+
+    def place(self, memory: int) -> int:
+        """The layer (from 0) whose attention extracts a memory; the FFN before it writes its lag."""
+        return 1 + next(index for index, group in enumerate(self.schedule) if memory in group)
+
+    def ball(self, slot: int | arb) -> arb:
+        """A slot's value at the working precision: a rounded lag, or the slot as it is."""
+        if not isinstance(slot, int):
+            return slot
+        return arb(slot) if self.form == "lag" else arb(slot).log()
+
+    def writers(self, memory: int) -> list[Neuron]:
+        """The neurons with a weight onto a memory's lag slot."""
+        ffn, row = self.network.layers[self.place(memory) - 1].feedforward, self.slots.lag(memory)
+        inner, bias, outer = to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)
+        chosen = [int(n) for n in np.nonzero(outer[row])[0]]
+        return neurons_of(inner[chosen], bias[chosen], outer[row, chosen])
+
+    def lag_neurons(self, memory: int) -> list[Neuron]:
+        """The same on token coordinates, equal neurons added up."""
+        slots = self.slots
+        merged: dict[tuple[tuple[fmpq, ...], fmpq], fmpq] = {}
+        parents = {j for name in self.target.parents[self.target.names[memory]] for j in slots.block(self.target.slot_index(name))}
+        for neuron in self.writers(memory):
+            read = {j for j, w in enumerate(neuron.row) if w != 0}
+            if read - parents:
+                self.faults.append(f"lag {self.target.names[memory]}: a neuron reads coordinate {min(read - parents)}, not one of its parents")
+            key = (neuron.row[: slots.tokens], neuron.bias)
+            merged[key] = merged.get(key, fmpq(0)) + neuron.outer
+        return [Neuron(row, bias, outer) for (row, bias), outer in merged.items()]
+
+    def precision(self, memory: int) -> str:
+        """How the lag slot of a memory is rounded."""
+        ffn = self.network.layers[self.place(memory) - 1].feedforward
+        return ffn.precision[self.slots.lag(memory)] if ffn.precision else "none"
+
+    def slot(self, memory: int, lag: int, value: arb) -> _Slot:
+        """Error kernels of a memory's block when its slot holds `value` and the lag is `lag`; at the layer's working precision."""
+        layer, block = self.layers[self.place(memory)], self.slots.block(memory + 1)
+        known: dict[tuple[object, ...], Norm] = {}
+        norms, errors = {}, []
+        for j, row in enumerate(block):
+            total = arb(0)
+            for i in range(self.slots.dim):
+                spikes = {lag: fmpq(1)} if i == j else {}
+                key = (tuple(layer.gains[:, row, i]), tuple(spikes))
+                if key not in known:
+                    known[key] = l1_norm(layer.kernel(row, i, value, spikes))
+                norms[j, i] = known[key]
+                total += known[key].most
+            errors.append(total)
+        return _Slot(value, norms, maximum(errors))
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """A memory as certified: distance of its slot from the lag at the worst tokens, and its slots by lag."""
+
+    name: str
+    distance: fmpq
+    promised: arb
+    worst: str
+    slots: dict[int, _Slot]
+    budget: arb
+    neurons: int
+
+    @property
+    def error(self) -> arb:
+        return maximum([slot.error for slot in self.slots.values()])
+
+
+def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str) -> _Memory:
+    target, name = reading.target, reading.target.names[memory]
+    neurons = reading.lag_neurons(memory)
+    precision = reading.precision(memory)
+    expected = {"lag": "integer", "log": "log"}[reading.form]
+    if precision not in ("none", expected):
+        reading.faults.append(f"lag {name}: its slot is rounded by {precision!r}, this theorem's by {expected!r}")
+    values: dict[int, arb] = {}
+    distance, worst, promised = fmpq(-1), "", arb(HALF) if precision != "none" else STAIRCASE
+    layer = reading.layers[reading.place(memory)]
+    longest = max(target.occurring(memory))
+    bits = layer.bits(reading.ball(longest))
+    with working_precision(bits):
+        for (point, lag), tokens in zip(parent_points(target, memory), target.lag_table(memory), strict=True):
+            y, moved = slot_range(neurons, point, noise)
+            ideal = reading.ball(lag)
+            at = target.describe_tokens(dict(zip(map(target.slot_index, target.parents[name]), tokens, strict=True)))
+            if precision == "none":
+                off = rational(upper(abs(arb(y) - ideal)))
+                if moved != 0:
+                    reading.faults.append(f"lag {name}: the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}")
+                elif not arb(off) <= promised:
+                    reading.faults.append(f"lag {name}: the staircase holds {_short(y)}{at}, the lag is {lag}")
+                values[lag] = arb(y)
+            else:
+                off = rounding_distance(reading.form, lag, y, moved)
+                if not off < HALF:
+                    reading.faults.append(
+                        f"lag {name}: the lag is {lag}{at}, but the slot can be {_short(off)} away from it before rounding: "
+                        f"the margin 1/2 is missed by {_short(off - HALF)}"
+                    )
+                values[lag] = ideal
+            if off > distance:
+                distance, worst = off, at.removeprefix(" at ")
+        slots = {lag: reading.slot(memory, lag, value) for lag, value in values.items()}
+        budget = _extraction_budget(reading, memory, bank)
+    return _Memory(name, distance, promised, worst, slots, budget, len(reading.writers(memory)))
+
+
+def _short(value: fmpq) -> str:
+    return f"{float(arb(value)):.3g}"
+
+
+def _extraction_budget(reading: _Reading, memory: int, bank: str) -> arb:
+    """What the lemma promises for the heads of a memory, plus the budget for storing their weights and, without rounding, its slots."""
+    target, name = reading.target, reading.target.names[memory]
+    layer, row = reading.layers[reading.place(memory)], reading.slots.block(memory + 1)[0]
+    heads = sorted(layer.writers(row), key=lambda h: layer.decays[h])
+    decays = [layer.decays[h] for h in heads]
+    lags = target.occurring(memory)
+    try:
+        if bank == "minimal":
+            promised = adaptive_minimal_bound(reading.rpe, lags, decays)
+        else:
+            promised = thm_3_1.extraction_budget(bank, reading.rpe, max(lags), decays)
+    except (InputError, Refusal) as error:
+        reading.faults.append(f"extraction {name}: {error}")
+        return arb.pos_inf()
+    storage = promised * STORAGE
+    slack = STAIRCASE if reading.form == "log" and reading.precision(memory) == "none" else arb(0)
+    return promised + storage + slack
+
+
+def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) -> Certificate:
+    """Certify a stored network for an adaptive target; `bank` and `ffn` say which lemmas it claims to follow."""
+    start = time.perf_counter()
+    reading = _read(network, target)
+    slots, readout = reading.slots, target.readout
+    noise = [fmpq(0)] * slots.tokens
+    memories: dict[int, _Memory] = {}
+    for memory in itertools.chain.from_iterable(reading.schedule):
+        memories[memory] = certified = _certify_memory(reading, memory, noise, bank)
+        for j in slots.block(memory + 1):
+            noise[j] = rational(upper(certified.error)) if upper(certified.error) < float("inf") else fmpq(10) ** 300
+    ordered = [memories[k] for k in range(len(memories))]
+    with working_precision(FFN_BITS):
+        neurons = _readout_neurons(reading)
+        errors = [m.error for m in ordered]
+        box = [arb(1)] * slots.dim + [(1 + e).upper().max(SMALLEST_RADIUS) for e in errors for _ in range(slots.dim)]
+        on_box = readout_error(readout, neurons, box)
+        drawn_for = [arb(1)] * slots.dim + [(1 + e * (1 + BOX_SHARE)).upper() for e in errors for _ in range(slots.dim)]
+        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, "exact")
+        lipschitz = readout.lipschitz(box)[1:]
+        certified = on_box + sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
+        search = _situation_errors(reading, ordered, neurons)
+        if search is not None:
+            certified = certified.min(maximum([error for error, _ in search]))
+        budgets = [m.budget for m in ordered]
+        hull = box[: slots.dim] + [(1 + b).max(box[j]) for k, b in enumerate(budgets, 1) for j in slots.block(k)]
+        bound = thm_3_1.total_budget(promised_readout, readout.lipschitz(hull)[1:], budgets)
+        measured = {"read-out": (on_box, promised_readout)}
+        for m in ordered:
+            measured[f"lag {m.name}"] = (arb(m.distance), m.promised)
+            measured[f"extraction {m.name}"] = (m.error, m.budget)
+        theorem = thm_4_4.theorem_of(target, reading.attention, reading.deep)
+        lags = {m.name: max(m.slots) for m in ordered}
+        proof = thm_4_4.memory_graph(reading.rpe, bank, ffn, target.parents, lags, theorem, "")
+        parts = [Part(name, *map(upper, measured[name])) for name in proof if name in measured]
+        if reading.faults:
+            certified = arb.pos_inf()
+        witness, description = _witness(reading, ordered, neurons, search)
+        trivial = _constant_error(target)
+    return Certificate(
+        theorem=theorem,
+        witness=max(0.0, witness),
+        witness_input=description,
+        certified=upper(certified),
+        bound=upper(bound),
+        rounding=0.0,
+        trivial=trivial,
+        least_heads=None,
+        parts=tuple(parts),
+        sizes=network.sizes(),
+        dtype=network.dtype,
+        seconds=time.perf_counter() - start,
+        faults=tuple(reading.faults),
+        conditions=_conditions(ordered),
+        details=_details(reading, ordered),
+    )
+
+
+def _read(network: Transformer, target: AdaptiveMemory) -> _Reading:
+    slots, count = slots_of(target), len(network.layers)
+    if tuple(network.embedding.shape) != (slots.width, slots.dim):
+        raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; this target's has {(slots.width, slots.dim)}")
+    if count not in (target.depth + 1, len(target.memories) + 1):
+        raise InputError(f"the network has {count} layers; this target needs {target.depth + 1}, or {len(target.memories) + 1} when deep")
+    if network.dtype != "exact":
+        raise InputError(f"adaptive networks are certified in exact arithmetic; this one is {network.dtype}")
+    return _Reading(network, target, deep=count != target.depth + 1)
+
+
+def _readout_neurons(reading: _Reading) -> list[Neuron]:
+    """The read-out's neurons on token coordinates; it may read nothing else."""
+    ffn, tokens = reading.network.layers[-1].feedforward, reading.slots.tokens
+    inner, bias, outer = to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)
+    if any(inner[:, tokens:].flat):
+        reading.faults.append("read-out: a neuron reads a lag slot or the constant slot")
+    if any(p != "none" for p in ffn.precision):
+        reading.faults.append("read-out: its output is rounded")
+    return neurons_of(inner[:, :tokens], bias, outer[0])
+
+
+def _situation_errors(
+    reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron]
+) -> list[tuple[arb, Situation]] | None:
+    """For every situation the worst |F(u + δ) − f(u)|, or None if there are too many to go through."""
+    target, slots = reading.target, reading.slots
+    if len(target.situations) * len(neurons) > MAX_WORK or not all(upper(m.error) < float("inf") for m in memories):
+        return None
+    sizes = [{lag: rational(upper(slot.error)) for lag, slot in m.slots.items()} for m in memories]
+    result = []
+    for situation in target.situations:
+        point = target.point(situation)
+        noise = [fmpq(0)] * slots.dim
+        for size, lag in zip(sizes, situation.lags, strict=True):
+            noise += [size[lag]] * slots.dim
+        value, moved = slot_range(neurons, point, noise)
+        wanted = target.readout([arb(v) for v in point])
+        result.append((abs(arb(value) - wanted) + arb(moved), situation))
+    return result
+
+
+def _constant_error(target: AdaptiveMemory) -> float:
+    """Error of the best constant output: half the spread of f over the situations, from below."""
+    values = [target.readout([arb(v) for v in target.point(s)]) for s in target.situations]
+    return lower((maximum(values) + maximum([-v for v in values])) / 2)
+
+
+def _conditions(memories: Sequence[_Memory]) -> tuple[Part, ...]:
+    """What the paper needs and does not state: e_k ≤ 1 for its read-out domain, and rounding margins that survive the noise."""
+    domain = [Part(f"e ≤ 1 for {m.name}", upper(m.error), 1.0) for m in memories]
+    return (*domain, *(Part(f"rounding margin of {m.name}", upper(arb(m.distance)), 0.5) for m in memories))
+
+
+def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, object]:
+    target = reading.target
+    rows = []
+    for k, m in enumerate(memories):
+        encoding = encode(target, k)
+        longest = max(m.slots)
+        rows.append(
+            {
+                "name": m.name,
+                "level": target.levels[m.name],
+                "lags": list(target.occurring(k)),
+                "heads": len(reading.layers[reading.place(k)].writers(reading.slots.block(k + 1)[0])),
+                "slot": "log g" if reading.form == "log" else "g",
+                "rounding": "relu" if reading.precision(k) == "none" else "ideal",
+                "margin": lower(arb(HALF - m.distance)),
+                "worst_tokens": m.worst,
+                "barron_norm": upper(arb(encoding.barron_norm("lag"))),
+                "barron_norm_log": upper(arb(encoding.barron_norm("log"))),
+                "width_theorem": encoding.sampling_width(reading.form, rounding_margin(reading.form, longest)),
+                "width_used": m.neurons,
+            }
+        )
+    sizes = reading.network.sizes()
+    return {
+        "attention": reading.attention,
+        "rpe": reading.rpe,
+        "memories": rows,
+        "score_parameters": thm_4_4.score_parameters(reading.attention, sizes["model_dim"], sum(len(layer.rpe) for layer in reading.layers)),
+    }
+
+
+def _witness(
+    reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron], search: list[tuple[arb, Situation]] | None
+) -> tuple[float, str]:
+    """(the largest error found, what the input is); the worst situations first, those of a wrong lag always."""
+    situations = [s for _, s in sorted(search, key=lambda pair: -upper(pair[0]))] if search else list(reading.target.situations)
+    chosen = situations[:WITNESS_SITUATIONS]
+    if reading.faults:
+        chosen = situations[:: max(1, len(situations) // 64)]
+    evaluator = _Evaluator(reading, neurons)
+    best = 0.0
+    for situation in chosen:
+        for sign in (1, -1):
+            tokens = _adversary(reading, memories, neurons, situation, sign)
+            output = evaluator(tokens)
+            if output is not None:
+                wanted = reading.target.readout([arb(v) for v in reading.target.point(situation)])
+                best = max(best, lower(abs(output - wanted)))
+    return best, "searched token sequence, in ball arithmetic"
+
+
+def _adversary(
+    reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron], situation: Situation, sign: int
+) -> list[tuple[fmpq, ...]]:
+    """Tokens x_t, x_{t−1}, …: the situation's where it fixes them, elsewhere the alphabet's worst against the read-out's gradient."""
+    target, slots = reading.target, reading.slots
+    point = target.point(situation)
+    slope = [0.0] * slots.tokens
+    for neuron in neurons:
+        before = sum((w * x for w, x in zip(neuron.row, point, strict=True) if w != 0), neuron.bias)
+        if before > 0:
+            slope = [s + float(arb(neuron.outer * w)) for s, w in zip(slope, neuron.row, strict=True)]
+    fixed = {0: situation.tokens[0]} | dict(zip(situation.lags, situation.tokens[1:], strict=True))
+    length = WITNESS_LENGTH + max(fixed)
+    alphabet = np.array([[float(arb(v)) for v in token] for token in target.alphabet])
+    pull = np.zeros((length, slots.dim))
+    for k, (memory, lag) in enumerate(zip(memories, situation.lags, strict=True)):
+        for (j, i), norm in memory.slots[lag].norms.items():
+            window = [float(v.mid()) for v in norm.window[:length]]
+            pull[: len(window), i] += slope[slots.block(k + 1)[j]] * np.array(window)
+    choice = np.argmax(sign * pull @ alphabet.T, axis=1)
+    return [target.alphabet[fixed.get(s, int(choice[s]))] for s in range(length)]
+
+
+class _Evaluator:
+    """The network's output at the first token of a reversed sequence, in ball arithmetic; None if a rounding is ambiguous."""
+
+    def __init__(self, reading: _Reading, neurons: Sequence[Neuron]) -> None:
+        self.reading, self.neurons = reading, neurons
+        self.lag_neurons = [reading.writers(k) for k in range(len(reading.target.memories))]
+        self.constant = constant_coordinates(reading.network)[1].get(reading.slots.constant, fmpq(0))
+        self.known: dict[tuple[int, int, int, str], list[arb]] = {}
+
+    def __call__(self, tokens: Sequence[tuple[fmpq, ...]]) -> arb | None:
+        reading, slots = self.reading, self.reading.slots
+        stream = [arb(0)] * slots.width
+        for j, v in enumerate(tokens[0]):
+            stream[j] = arb(v)
+        stream[slots.constant] = arb(self.constant)
+        for memory in itertools.chain.from_iterable(reading.schedule):
+            slot = self._slot(memory, stream)
+            if slot is None:
+                return None
+            for j, row in enumerate(slots.block(memory + 1)):
+                stream[row] = self._extract(memory, j, row, slot, tokens)
+        return _network_value(self.neurons, stream[: slots.tokens])
+
+    def _slot(self, memory: int, stream: list[arb]) -> int | arb | None:
+        """The lag that rounding leaves, or the slot as it is; None if rounding cannot be decided."""
+        y = _network_value(self.lag_neurons[memory], stream)
+        precision = self.reading.precision(memory)
+        if precision == "none":
+            return y
+        whole = ((y if precision == "integer" else y.exp()) + arb(1) / 2).floor().unique_fmpz()
+        if whole is None:
+            return None
+        return int(whole) if precision == "integer" else max(1, int(whole))
+
+    def _extract(self, memory: int, j: int, row: int, slot: int | arb, tokens: Sequence[tuple[fmpq, ...]]) -> arb:
+        reading = self.reading
+        layer = reading.layers[reading.place(memory)]
+        total = arb(0)
+        for i in range(reading.slots.dim):
+            if not any(layer.gains[:, row, i]):
+                continue
+            key = (memory, j, i, str(slot) if isinstance(slot, int) else slot.str(30))
+            if key not in self.known or len(self.known[key]) < len(tokens):
+                with working_precision(layer.bits(reading.ball(slot))):
+                    self.known[key] = layer.kernel(row, i, reading.ball(slot)).values(0, len(tokens))
+            total += sum((k * arb(token[i]) for k, token in zip(self.known[key], tokens, strict=False)), arb(0))
+        return total
+
+
+def _network_value(neurons: Sequence[Neuron], stream: Sequence[arb]) -> arb:
+    total = arb(0)
+    for neuron in neurons:
+        before = sum((arb(w) * u for w, u in zip(neuron.row, stream, strict=True) if w != 0), arb(neuron.bias))
+        total += arb(neuron.outer) * before.max(arb(0))
+    return total
