@@ -16,6 +16,8 @@ import click
 from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
+BANK = click.Choice(["paper", "tuned", "minimal"])
+FFN = click.Choice(["spline", "barron"])
 MAX_BOUND_HEADS = 10**8
 """More heads than any model has: a larger number is taken for a mistake."""
 MAX_TOKENS = 1 << 24
@@ -59,11 +61,17 @@ def cli() -> None:
 @click.option("--latex", is_flag=True, help="The bound in LaTeX.")
 @click.option("--graph", is_flag=True, help="The proof as a tree of lemmas with their budgets.")
 @click.option("--dot", is_flag=True, help="The proof graph in Graphviz's language.")
+@click.option("--target", "target_file", type=click.Path(path_type=Path), help="With --graph or --dot: the memories of an adaptive target.")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
-@click.option("--bank", type=click.Choice(["paper", "tuned", "minimal"]), default="tuned", show_default=True)
+@click.option("--bank", type=BANK, default="tuned", show_default=True)
 @_json
-def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, rpe: Any, bank: str, as_json: bool) -> None:
-    """What is implemented: statement, constants, proof graph."""
+def theorems(
+    theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str, as_json: bool
+) -> None:
+    """What is implemented: statement, constants, proof graph; with --target, who depends on whom."""
+    if target_file is not None:
+        _show_memories(target_file, dot, as_json)
+        return
     from analyzer.extraction import EXTRACTION
     from analyzer.latex import latex as latex_of
     from analyzer.proof import dot as dot_text
@@ -96,6 +104,24 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, rpe: A
         click.echo(module.__doc__.strip())
 
 
+def _show_memories(path: Path, dot: bool, as_json: bool) -> None:
+    target = _adaptive_target(path)
+    if as_json:
+        memories = [
+            {"name": n, "level": target.levels[n], "parents": target.parents[n], "lags": target.occurring(k)}
+            for k, n in enumerate(target.names)
+        ]
+        _emit({"memories": memories, "levels": target.depth, "layers": target.depth + 1, "situations": len(target.situations)})
+    else:
+        click.echo(target.dot() if dot else "\n".join(target.tree_lines()))
+
+
+def _adaptive_target(path: Path) -> Any:
+    from analyzer.targets import adaptive_target, read_toml
+
+    return adaptive_target(read_toml(path), str(path))
+
+
 def _theorem(theorem_id: str) -> Any:
     from analyzer.theorems import THEOREMS
 
@@ -107,8 +133,10 @@ def _theorem(theorem_id: str) -> Any:
 @cli.command()
 @click.argument("theorem_id")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
-@click.option("--lags", required=True, help="Lags such as 4 or 2,5.")
-@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--lags", help="Lags such as 4 or 2,5; for adaptive memories the longest lag of each.")
+@click.option("--target", "target_file", type=click.Path(path_type=Path), help="An adaptive target, instead of --lags.")
+@click.option("--chain", type=int, help="thm-4.4 with --lags: how many memories form the chain; the rest is parallel.  [default: all]")
+@click.option("--heads", type=int, help="Heads in all (thm-3.1), or in every layer.")
 @click.option("--tuning", type=click.Choice(["paper", "tuned"]), default="tuned", show_default=True)
 @click.option("--rate", default="best", show_default=True, help="The rate n, or best.")
 @click.option("--share", is_flag=True, help="Every lag uses all heads.")
@@ -116,12 +144,14 @@ def _theorem(theorem_id: str) -> Any:
 @click.option("--error", type=float)
 @click.option("--readout", help="With --solve width: the read-out, e.g. 'x0 + m1*m2'.")
 @click.option("--dim", type=int, default=1, show_default=True)
-@click.option("--ffn", type=click.Choice(["spline", "barron"]), default="spline", show_default=True)
+@click.option("--ffn", type=FFN, default="spline", show_default=True)
 @_json
 def bound(
     theorem_id: str,
     rpe: Any,
-    lags: str,
+    lags: str | None,
+    target_file: Path | None,
+    chain: int | None,
     heads: int | None,
     tuning: str,
     rate: str,
@@ -134,30 +164,143 @@ def bound(
     as_json: bool,
 ) -> None:
     """Evaluate a bound, or solve it for a size."""
-    from analyzer.targets import FixedMemory
-
     _theorem(theorem_id)
-    target = FixedMemory(_lags(lags), dim, readout)
+    if theorem_id == "prop-4.2":
+        raise InputError("prop-4.2 is no rate; its two numbers are in: lemmaformer limits dp-free")
     _positive_error(error)
     if solve is not None and error is None:
         raise InputError(f"--solve {solve} needs --error")
     if (solve is None) == (heads is None):
         raise InputError("give either --heads, or --solve with --error")
-    if readout is not None and solve != "width":
-        raise InputError("--readout goes with --solve width: the attention part does not depend on it")
+    if (lags is None) == (target_file is None):
+        raise InputError("give either --lags or, for an adaptive target, --target")
     if rate != "best" and re.fullmatch("[0-9]{1,3}", rate) is None:
         raise InputError(f"--rate {rate[:20]!r} is neither a whole number nor 'best'")
-    if solve == "width":
-        result = _width(target, ffn, error)
+    _checked_heads(heads, MAX_BOUND_HEADS)
+    whole_rate = None if rate == "best" else int(rate)
+    if theorem_id == "thm-3.1":
+        from analyzer.targets import FixedMemory
+
+        if target_file is not None or chain is not None:
+            raise InputError("--target and --chain go with the adaptive theorems; thm-3.1 takes --lags")
+        if readout is not None and solve != "width":
+            raise InputError("--readout goes with --solve width: the attention part does not depend on it")
+        target = FixedMemory(_lags(lags or ""), dim, readout)
+        result: dict[str, Any] = {"lags": list(target.lags)}
+        result |= (
+            _width(target, ffn, error) if solve == "width" else _attention(target.lags, rpe, heads, tuning, whole_rate, share, solve, error)
+        )
     else:
-        _checked_heads(heads, MAX_BOUND_HEADS)
-        result = _attention(target.lags, rpe, heads, tuning, None if rate == "best" else int(rate), share, solve, error)
-    result = {"theorem": theorem_id, "lags": list(target.lags), **result}
+        if share or readout is not None or dim != 1:
+            raise InputError("--share, --readout and --dim go with thm-3.1; heads that read a lag slot cannot be shared")
+        adaptive = None if target_file is None else _adaptive_target(target_file)
+        if solve == "width":
+            if adaptive is None:
+                raise InputError("--solve width needs --target: the width depends on the read-out")
+            result = _width(adaptive, ffn, error)
+        else:
+            result = _leveled(theorem_id, adaptive, lags, chain, rpe, heads, tuning, whole_rate, error)
+    result = {"theorem": theorem_id, **result}
     if as_json:
         _emit(result)
+    elif "comparison" in result:
+        from verify.report import show_comparison
+
+        show_comparison(result)
     else:
         for key, value in result.items():
             click.echo(f"{key:18} {value}")
+
+
+def _leveled(
+    theorem_id: str,
+    target: Any,
+    lags: str | None,
+    chain: int | None,
+    rpe: Any,
+    heads: int | None,
+    tuning: str,
+    rate: int | None,
+    error: float | None,
+) -> dict[str, Any]:
+    """Bounds with H heads in every layer: one level after the other, and for prop-4.5 two layers beside M + 1."""
+    from analyzer.adaptive import MAX_LAG
+    from analyzer.latex import latex as latex_of
+    from analyzer.theorems.thm_3_1 import attention_expression
+    from analyzer.theorems.thm_4_4 import parallel_levels
+
+    longest = _lags(lags or "") if target is None else tuple(max(target.occurring(k)) for k in range(len(target.memories)))
+    if not all(1 <= lag <= MAX_LAG for lag in longest):
+        raise InputError(f"lags are whole numbers from 1 to {MAX_LAG}")
+    if chain is not None and (theorem_id != "thm-4.4" or target is not None or not 0 <= chain <= len(longest)):
+        raise InputError(f"--chain goes with thm-4.4 and --lags, and counts at most the {len(longest)} memories")
+    if target is not None and target.depth > 1 and theorem_id != "thm-4.4":
+        raise InputError(f"this target has {target.depth} levels; {theorem_id} is about lags of the current token, use thm-4.4")
+    if theorem_id == "thm-4.4":
+        schedule = target.schedule(False) if target is not None else None
+        levels = (
+            [[longest[k] for k in group] for group in schedule]
+            if schedule
+            else parallel_levels(longest, len(longest) if chain is None else chain)
+        )
+    else:
+        levels = [list(longest)]
+    expression = attention_expression(rpe, longest)
+    result = {"rpe": rpe, "tuning": tuning, "lags": list(longest), "levels": levels}
+    result |= _one_bound(rpe, levels, heads, tuning, rate, error)
+    if target is not None:
+        result["memories"] = _lag_widths(target, rpe)
+    if theorem_id == "prop-4.5":
+        deep = [[lag] for lag in longest]
+        widths = [row["width_theorem"] for row in result["memories"]] if target is not None else None
+        shallow = _one_bound(rpe, levels, heads, tuning, rate, error) | {"inner_width": sum(widths) if widths else None}
+        deeper = _one_bound(rpe, deep, heads, tuning, rate, error) | {"inner_width": max(widths) if widths else None}
+        result |= deeper | {"levels": deep, "comparison": {"two layers": shallow, "M + 1 layers": deeper}}
+    return result | {"expression": str(expression), "latex": latex_of(expression)}
+
+
+def _one_bound(rpe: Any, levels: list[list[int]], heads: int | None, tuning: str, rate: int | None, error: float | None) -> dict[str, Any]:
+    from analyzer.exact import upper
+    from analyzer.theorems.thm_4_4 import leveled_bound, solve_heads
+
+    if heads is None:
+        assert error is not None
+        found = solve_heads(rpe, levels, error, tuning, rate)
+    else:
+        found = leveled_bound(rpe, levels, heads, tuning, rate)
+    return {
+        "layers": len(levels) + 1,
+        "heads": found.heads,
+        "split": [list(level.heads) for level in found.levels],
+        "rate": [level.rate for level in found.levels],
+        "errors": [upper(e) for e in found.errors],
+        "attention": upper(found.total),
+        "root_sum_square": upper(found.root_sum_square),
+    }
+
+
+def _lag_widths(target: Any, rpe: Any) -> list[dict[str, Any]]:
+    """Barron norms and sampling widths of a target's lags, for dot-product attention."""
+    from flint import arb
+
+    from analyzer.exact import upper
+    from analyzer.lag_encoding import encode, rounding_margin, slot_form
+
+    rows, form = [], slot_form(rpe, "dp")
+    for k, name in enumerate(target.names):
+        encoding = encode(target, k)
+        margin = rounding_margin(form, max(target.occurring(k)))
+        norms = {"barron_norm": upper(arb(encoding.barron_norm("lag"))), "barron_norm_log": upper(arb(encoding.barron_norm("log")))}
+        rows.append(
+            {
+                "name": name,
+                "lags": list(target.occurring(k)),
+                **norms,
+                "margin": upper(margin),
+                "width_theorem": encoding.sampling_width(form, margin),
+            }
+        )
+    return rows
 
 
 def _width(target: Any, ffn: str, error: float | None) -> dict[str, Any]:
@@ -238,10 +381,10 @@ def build() -> None:
 @click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
-@click.option("--bank", type=click.Choice(["paper", "tuned", "minimal"]), default="minimal", show_default=True)
+@click.option("--bank", type=BANK, default="minimal", show_default=True)
 @click.option("--heads", type=int, help="Heads in all.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
-@click.option("--ffn", type=click.Choice(["spline", "barron"]), default="spline", show_default=True)
+@click.option("--ffn", type=FFN, default="spline", show_default=True)
 @click.option("--width", type=int, help="Neurons of the read-out.")
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
@@ -279,17 +422,15 @@ def fixed(
         raise InputError("--share goes with paper and tuned banks; a minimal bank always serves all lags")
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
-    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes, citation
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes
 
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
 
     check_output(out)
-    from constructions.bundle import write
     from constructions.thm_3_1 import build as build_network
-    from verify.bundles import card_of
-    from verify.report import console, progress, show_certificate
+    from verify.report import progress
     from verify.thm_3_1 import verify as certify
 
     with progress("building and certifying", quiet or as_json):
@@ -298,16 +439,139 @@ def fixed(
         )
         certificate = certify(built.network, target, bank, ffn)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
-    if asked is not None and certificate.certified > asked:
-        raise Refusal(_missed(asked, certificate))
-    if certificate.verdict.value == "violated":
+    _finish(built, certificate, asked, out, as_json)
+
+
+def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_json: bool, keep_violated: bool = False) -> None:
+    """Write the bundle and show its chain; refuse what misses the error asked for or, unless it was asked for, violates its theorem."""
+    from constructions.bundle import write
+    from verify.bundles import card_of, citation_of
+    from verify.report import console, show_certificate
+
+    violated = certificate.verdict.value == "violated"
+    if violated and not keep_violated:
         raise Refusal(f"the network does not obey its own theorem, nothing was written: {certificate.advice}")
-    write(out, built.network, card_of(built, certificate), citation(bank, ffn))
+    if asked is not None and certificate.certified > asked and not violated:
+        raise Refusal(_missed(asked, certificate))
+    card = card_of(built, certificate)
+    write(out, built.network, card, citation_of(card))
     if as_json:
         _emit({"out": str(out), **certificate.as_dict()})
     else:
         show_certificate(certificate)
         console().print(f"written to {out}", soft_wrap=True)
+    if violated:
+        sys.exit(1)
+
+
+@build.command()
+@click.option("--target", "target_file", type=click.Path(path_type=Path), required=True, help="A TOML file with the target.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--attention", type=click.Choice(["dp", "tmx"]), default="dp", show_default=True)
+@click.option("--bank", type=BANK, default="minimal", show_default=True)
+@click.option(
+    "--encode", "encode_by", type=click.Choice(["exact", "barron"]), default="exact", show_default=True, help="How lags are written."
+)
+@click.option(
+    "--rounding", type=click.Choice(["ideal", "relu"]), default="ideal", show_default=True, help="[.] and log[exp(.)], or relu staircases."
+)
+@click.option(
+    "--layers", type=click.Choice(["auto", "deep"]), default="auto", show_default=True, help="One layer per level, or per memory."
+)
+@click.option("--heads", type=int, help="Paper and tuned banks: heads in every layer.")
+@click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
+@click.option("--ffn", type=FFN, default="spline", show_default=True, help="The read-out.")
+@click.option("--width", type=int, help="Barron neurons per lag, right or wrong; default: the fewest (in powers of 2) that are certified.")
+@click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+@_quiet
+def adaptive(
+    target_file: Path,
+    rpe: Any,
+    attention: str,
+    bank: str,
+    encode_by: str,
+    rounding: str,
+    layers: str,
+    heads: int | None,
+    error: float | None,
+    ffn: str,
+    width: int | None,
+    dtype: str,
+    seed: int,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Adaptive memories: lags that depend on the tokens, by Theorems 4.1 and 4.4."""
+    target = _adaptive_target(target_file)
+    if seed < 0:
+        raise InputError(f"--seed {seed} is negative")
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
+    from analyzer.theorems.thm_4_4 import check_options, check_sizes
+
+    check_sizes(target, rpe, bank, heads, error)
+    check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
+    from constructions.card import check_output
+
+    check_output(out)
+    from constructions.thm_4_4 import build as build_network
+    from verify.report import console, progress
+    from verify.thm_4_4 import verify as certify
+
+    with progress("building and certifying", quiet or as_json):
+        built = build_network(
+            target, rpe=rpe, attention=attention, bank=bank, encode_by=encode_by, rounding=rounding, deep=layers == "deep",
+            heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed,
+        )  # fmt: skip
+        certificate = certify(built.network, target, bank, ffn)
+    if not as_json:
+        console().print("\n".join(target.tree_lines()), soft_wrap=True)
+    asked = error if error is not None or heads is not None else DEFAULT_ERROR
+    _finish(built, certificate, asked, out, as_json, keep_violated=width is not None)
+
+
+@cli.group()
+def limits() -> None:
+    """What no network of a class can do."""
+
+
+@limits.command("dp-free")
+@click.option("--error", type=float, default=1e-6, show_default=True, help="Error that the dot-product network of part (A) is built for.")
+@_json
+def dp_free(error: float, as_json: bool) -> None:
+    """Proposition 4.2: dp-free attention errs by 1 where one dot-product layer reaches any error."""
+    from analyzer.exact import nearest
+    from analyzer.theorems import prop_4_2
+    from analyzer.theorems.thm_3_1 import LEAST_ERROR
+
+    if not LEAST_ERROR <= error < 1:
+        raise InputError(f"--error {error} is out of range; give {LEAST_ERROR} to 1")
+    least = prop_4_2.lower_bound()
+    from constructions.prop_4_2 import build as build_network
+    from verify.prop_4_2 import verify as certify
+
+    reached = certify(build_network(error))
+    points = [
+        {"tokens": list(tokens), "wanted": prop_4_2.wanted(tokens), "weight": str(weight)} for tokens, weight in prop_4_2.CERTIFICATE
+    ]
+    result = {
+        "theorem": prop_4_2.ID,
+        "lower_bound": int(least) if least.q == 1 else nearest(least),
+        "lower_bound_exact": str(least),
+        "paper": nearest(prop_4_2.PAPER),
+        "paper_exact": str(prop_4_2.PAPER),
+        "certificate": points,
+        "dp": {"layers": 1, "heads": reached.heads, "witness": reached.witness, "certified": reached.certified, "bound": reached.bound},
+    }
+    if as_json:
+        _emit(result)
+    else:
+        from verify.report import show_dp_free
+
+        show_dp_free(result)
 
 
 def _missed(asked: float, certificate: Any) -> str:
@@ -370,7 +634,7 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
     from constructions.bundle import load
-    from constructions.fused import run as evaluate
+    from constructions.execute import run as evaluate
 
     network = load(files).network
     if tokens.ndim == 1 and network.dim == 1:

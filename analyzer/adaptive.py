@@ -169,7 +169,7 @@ class AdaptiveMemory:
         else:
             value = memory.lag[known[self.slot_index(memory.parent)]]
         if value.q != 1 or not 1 <= value <= MAX_LAG:
-            shown = to_text(value) if len(to_text(value)) < 20 else "enormous"
+            shown = str(value) if len(str(value)) < 20 else "enormous"
             where = self.describe_tokens({slot: token for slot, token in known.items() if self._reads(k, slot)})
             raise InputError(f"the lag of {memory.name} is {shown}{where}; lags are whole numbers from 1 to {MAX_LAG}")
         return int(value.p)
@@ -228,7 +228,7 @@ class AdaptiveMemory:
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `adaptive_from_dict`)."""
-        memories = []
+        memories: list[dict[str, Any]] = []
         for memory in self.memories:
             if isinstance(memory.lag, str):
                 memories.append({"name": memory.name, "lag": memory.lag})
@@ -259,7 +259,7 @@ class AdaptiveMemory:
     def lag_text(self, k: int) -> str:
         """The lag as the user wrote it."""
         memory = self.memories[k]
-        return memory.lag if isinstance(memory.lag, str) else f"[{', '.join(map(to_text, memory.lag))}] of {memory.parent}"
+        return memory.lag if isinstance(memory.lag, str) else f"[{', '.join(map(str, memory.lag))}] of {memory.parent}"
 
     def dot(self) -> str:
         """The dependencies in Graphviz's language."""
@@ -272,7 +272,7 @@ class AdaptiveMemory:
 
 def show_token(token: Sequence[fmpq]) -> str:
     """A token for people: 1, -1/2 or (0, 1)."""
-    return to_text(token[0]) if len(token) == 1 else f"({', '.join(map(to_text, token))})"
+    return str(token[0]) if len(token) == 1 else f"({', '.join(map(str, token))})"
 
 
 def _number(value: Any, what: str) -> fmpq:

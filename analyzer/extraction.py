@@ -17,9 +17,9 @@ For T = 1 the log factors only fall as α, γ → ∞; there we stop at the firs
 e ≤ Σ_{j>H−T} e_j(z)/Π(1−z_h) for T < H (3.3); log with p_h = B + η(h−1), zeros at every s ≤ H but T,
 e ≤ T^B ζ(B, H+1) Π_{j≤H, j≠T} |1 − (j/T)^η|^{−1} (3.4).
 
-Lags B ≤ T known at run time only (Lemmas F.2, F.5), κ(s; B) = Σ_h a_h e^{−p_h(s−B)} or Σ_h a_h (s/B)^{−p_h}. The interpolation banks for T
-keep (3.1) and (3.2) for every B: shifted, κ(s; B) = κ_T(s − B + T), or rescaled, κ(s; B) = κ_T(sT/B), where s = B ± 1 stay outside the bump.
-Minimal banks: lin with T+1 heads, zeros at s − B + T = 0 … T−1; log with zeros at the ratios q = s/B < 1 that occur:
+Lags B ≤ T known at run time only (Lemmas F.2, F.5), κ(s; B) = Σ_h a_h e^{−p_h(s−B)} or Σ_h a_h (s/B)^{−p_h}. The interpolation banks
+for T keep (3.1) and (3.2) for every B: shifted, κ(s; B) = κ_T(s − B + T), or rescaled, κ(s; B) = κ_T(sT/B), where s = B ± 1 stay
+outside the bump. Minimal banks: lin with T+1 heads, zeros at s − B + T = 0 … T−1; log with zeros at the ratios q = s/B < 1 that occur:
 
     lin   e = 1/Π(1−z_h) − 1 for all B at once                                                               (3.6)
     log   e ≤ T^{B₀} ζ(B₀, T+1) Π_q (1−q^η)^{−1},   p_h = B₀ + η(h−1)                                         (3.7)

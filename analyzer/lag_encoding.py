@@ -1,8 +1,8 @@
 """Lag encoding: how a feed-forward network writes a lag that depends on tokens, and what rounding forgives.
 
-The tokens that a lag reads are projected to a line, v = w·u, such that tokens with different lags stay apart; the lag (or its logarithm)
-becomes a piecewise linear function of v through finitely many points. Its atoms are one constant and relus with their kinks at those
-points; weighted by their reach they are its Barron representation,
+The tokens that a lag reads are projected to a line, v = w·u, such that tokens with different lags stay apart; the lag (or its
+logarithm) becomes a piecewise linear function of v through finitely many points. Its atoms are one constant and relus with their kinks
+at those points; weighted by their reach they are its Barron representation,
 
     y(v) = y_k + Σ_a c_a relu(±(v − v_a)),      ‖y‖_B ≤ |y_k| + Σ_a |c_a| (R‖w‖₁ + |v_a|),
 
@@ -27,8 +27,8 @@ from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.exact import dyadic, rational, upper, working_precision
-from analyzer.relu_error import Neuron
 
+ONE = fmpq(1)
 Form = Literal["lag", "log"]
 """What a lag slot holds: the lag itself or its logarithm."""
 
@@ -96,7 +96,7 @@ class LagEncoding:
     def best_base(self, values: Sequence[fmpq], radius: fmpq) -> int:
         return min(range(len(self.places)), key=lambda k: self.norm_from(values, k, radius))
 
-    def barron_norm(self, form: Form, radius: fmpq = fmpq(1)) -> fmpq:
+    def barron_norm(self, form: Form, radius: fmpq = ONE) -> fmpq:
         """‖g‖_B or ‖log g‖_B on the box of this radius: an upper bound, by this representation."""
         values = self.values(form)
         return self.norm_from(values, self.best_base(values, radius), radius)
@@ -105,7 +105,7 @@ class LagEncoding:
         """D: how many coordinates the direction reads."""
         return sum(1 for w in self.direction if w != 0)
 
-    def sampling_width(self, form: Form, margin: arb, radius: fmpq = fmpq(1)) -> int:
+    def sampling_width(self, form: Form, margin: arb, radius: fmpq = ONE) -> int:
         """m ≥ 16 ‖y‖_B² (D+1)/margin²: atoms to draw for an error below the margin."""
         return math.ceil(upper(16 * arb(self.barron_norm(form, radius)) ** 2 * (self.coordinates() + 1) / margin**2))
 
@@ -189,25 +189,6 @@ def _mixed_radix(points: list[tuple[fmpq, ...]], order: Sequence[int]) -> tuple[
         weights[k] = (below + first_gap) / min(gaps)
         below += weights[k] * (values[-1] - values[0])
     return tuple(weights)
-
-
-def slot_range(neurons: Sequence[Neuron], point: Sequence[fmpq], noise: Sequence[fmpq]) -> tuple[fmpq, fmpq]:
-    """(y, δ): the neurons' sum at a point, and how far it can move when coordinate j moves by at most noise_j. Exact arithmetic.
-
-    Neurons that are on for all of the noise contribute their common slope, those that are off nothing, and only those that
-    switch are bounded one by one.
-    """
-    value, switching = fmpq(0), fmpq(0)
-    slope = [fmpq(0)] * len(point)
-    for neuron in neurons:
-        before = sum((w * x for w, x in zip(neuron.row, point, strict=True) if w != 0), neuron.bias)
-        reach = sum((abs(w) * r for w, r in zip(neuron.row, noise, strict=True) if w != 0), fmpq(0))
-        value += neuron.outer * max(before, fmpq(0))
-        if before >= reach:
-            slope = [s + neuron.outer * w for s, w in zip(slope, neuron.row, strict=True)]
-        elif before > -reach:
-            switching += abs(neuron.outer) * reach
-    return value, switching + sum((abs(s) * r for s, r in zip(slope, noise, strict=True)), fmpq(0))
 
 
 def rounding_distance(form: Form, lag: int, value: fmpq, deviation: fmpq) -> fmpq:

@@ -194,3 +194,40 @@ def spline_bound(readout: ReadOut, neurons: Sequence[Neuron], radii: Sequence[ar
         gap = maximum([b - a for a, b in intervals])
         price += gap**2 / 8 * maximum([_curvature(group, a, b, _cells(len(intervals))) for a, b in intervals])
     return price
+
+
+def local_range(neurons: Sequence[Neuron], point: Sequence[fmpq], noise: Sequence[fmpq]) -> tuple[fmpq, fmpq]:
+    """(y, δ): the neurons' sum at a point, and how far it can move when coordinate j moves by at most noise_j. Exact arithmetic.
+
+    Neurons that are on for all of the noise contribute their slope, those that are off nothing. Those that may switch are gathered by
+    direction: each direction contributes the slope of a chord, and the distance of its piecewise linear function from that chord.
+    """
+    value, slope = fmpq(0), [fmpq(0)] * len(point)
+    switching: dict[Direction, list[tuple[int, fmpq, fmpq]]] = {}
+    for neuron in neurons:
+        before = sum((w * x for w, x in zip(neuron.row, point, strict=True) if w != 0), neuron.bias)
+        reach = sum((abs(w) * r for w, r in zip(neuron.row, noise, strict=True) if w != 0), fmpq(0))
+        value += neuron.outer * max(before, fmpq(0))
+        if before >= reach:
+            slope = [s + neuron.outer * w for s, w in zip(slope, neuron.row, strict=True)]
+        elif before > -reach:
+            direction, sign = oriented(neuron.row)
+            switching.setdefault(direction, []).append((sign, before, neuron.outer))
+    moved = fmpq(0)
+    for direction, members in switching.items():
+        reach = sum((abs(w) * r for w, r in zip(direction, noise, strict=True)), fmpq(0))
+        rise, bend = _chord(members, reach)
+        moved += bend
+        slope = [s + rise * w for s, w in zip(slope, direction, strict=True)]
+    return value, moved + sum((abs(s) * r for s, r in zip(slope, noise, strict=True)), fmpq(0))
+
+
+def _chord(members: Sequence[tuple[int, fmpq, fmpq]], reach: fmpq) -> tuple[fmpq, fmpq]:
+    """(slope of the chord over [−r, r], largest distance from the line of that slope through t = 0) of Σ outer·relu(before + sign·t)."""
+
+    def change(t: fmpq) -> fmpq:
+        return sum((a * (max(b + s * t, fmpq(0)) - max(b, fmpq(0))) for s, b, a in members), fmpq(0))
+
+    rise = (change(reach) - change(-reach)) / (2 * reach)
+    ends = {-reach, reach, *(-s * b for s, b, _ in members)}
+    return rise, max(abs(change(t) - rise * t) for t in ends)

@@ -27,7 +27,7 @@ from analyzer.zeta import GUARD as ZETA_GUARD
 from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
-from constructions.reference import feed_forward
+from constructions.reference import as_floats, feed_forward
 from constructions.transformer import FeedForward, Transformer, to_exact, to_float
 
 GUARD = 256
@@ -190,19 +190,7 @@ def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
     kernels = _table(layer, tokens.shape[-2])
     ffn = network.layers[0].feedforward
     with with_x64("float64"):
-        float_ffn = FeedForward(*(jnp.asarray(to_float(a, "float64")) for a in (ffn.inner, ffn.bias, ffn.outer)))
+        float_ffn = as_floats(ffn)
         size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
         offset = jnp.asarray(to_float(layer.offset, "float64"))
         return np.asarray(_convolve(jnp.asarray(kernels), offset, float_ffn, jnp.asarray(tokens), size))
-
-
-def run(network: Transformer, tokens: Any) -> np.ndarray:
-    """Evaluate any network: exact ones fused, float ones by the fast pass."""
-    tokens = np.asarray(tokens)
-    if tokens.ndim not in (2, 3) or tokens.shape[-1] != network.dim or tokens.size == 0:
-        raise InputError(f"tokens have shape {tokens.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
-    if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
-        raise InputError("tokens must be finite real numbers")
-    if tokens.max() > 1 or tokens.min() < -1:
-        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
-    return run_exact(network, tokens) if network.dtype == "exact" else fast.forward(network, tokens)

@@ -26,9 +26,7 @@ def exact_encoding(encoding: LagEncoding, values: Sequence[fmpq]) -> list[Neuron
     return [*neurons, _constant(encoding, values[base])]
 
 
-def sampled_encoding(
-    encoding: LagEncoding, values: Sequence[fmpq], radius: fmpq, draws: int, rng: np.random.Generator
-) -> list[Neuron]:
+def sampled_encoding(encoding: LagEncoding, values: Sequence[fmpq], radius: fmpq, draws: int, rng: np.random.Generator) -> list[Neuron]:
     """`draws` atoms, drawn in proportion to |weight| · reach: the mean of the sample is the interpolant.
 
     Every drawn atom gets the weight ±‖y‖_B/(m · reach), so the sample's own Barron norm is ‖y‖_B.

@@ -1,10 +1,10 @@
 """Heads whose scores read a lag slot: their kernels κ(s; y) for a slot value y, and the execution of exact networks made of them.
 
-A normalisation-free score ⟨W_Q X_t, W_K X_{t−s}⟩ − p s whose keys read only coordinates that are the same at every position (the constant
-slot) is u·X_t − p s: the head multiplies Σ_s e^{−ps} V X_{t−s} by e^{u·X_t}. tmx heads are of this form from the start, with the factor
-e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the lag slot that a memory's heads read,
+A normalisation-free score ⟨W_Q X_t, W_K X_{t−s}⟩ − p s whose keys read only coordinates that are the same at every position (the
+constant slot) is u·X_t − p s: the head multiplies Σ_s e^{−ps} V X_{t−s} by e^{u·X_t}. tmx heads are of this form from the start, with
+the factor e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the lag slot that a memory's heads read,
 
-    κ(s; y) = Σ_h a_h e^{θ_h y} e^{−p_h s}       or       Σ_h a_h e^{θ_h y} s^{−p_h}       or       Σ_h a_h (θ_h y)^{p_h} s^{−p_h}  (tmx, log).
+    κ(s; y) = Σ_h a_h e^{θ_h y} e^{−p_h s}    or    Σ_h a_h e^{θ_h y} s^{−p_h}    or    Σ_h a_h (θ_h y)^{p_h} s^{−p_h}  (tmx, log).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from analyzer.errors import InputError
 from analyzer.exact import magnitude, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers
 from constructions.precision import with_x64
-from constructions.reference import feed_forward
-from constructions.transformer import Attention, FeedForward, Transformer, to_exact, to_float
+from constructions.reference import as_floats, feed_forward
+from constructions.transformer import Attention, Transformer, to_exact, to_float
 
 GUARD = 256
 """Bits carried beyond the largest amplitude: kernels of size 1 keep about that many through the cancellation."""
@@ -44,11 +44,11 @@ def constant_coordinates(network: Transformer) -> list[dict[int, fmpq]]:
             break  # the read-out
         hidden: dict[int, fmpq | None] = {}
         for n, (row, c) in enumerate(zip(inner, to_exact(ffn.bias), strict=True)):
-            reads = [j for j in np.nonzero(row)[0]]
+            reads = [int(j) for j in np.nonzero(row)[0]]
             value = sum((row[j] * known[j] for j in reads), c) if all(j in known for j in reads) else None
             hidden[n] = None if value is None else max(value, fmpq(0))
         for j in list(known):
-            terms = [(outer[j, n], hidden[n]) for n in np.nonzero(outer[j])[0]]
+            terms = [(outer[j, n], hidden[int(n)]) for n in np.nonzero(outer[j])[0]]
             if any(value is None for _, value in terms) or (ffn.precision and ffn.precision[j] != "none"):
                 del known[j]
             else:
@@ -206,7 +206,7 @@ class ExactRunner:
             for index, layer in enumerate(self.network.layers):
                 x = x + self._attend(index, x)
                 ffn = layer.feedforward
-                floats = FeedForward(*(jnp.asarray(to_float(a, "float64")) for a in (ffn.inner, ffn.bias, ffn.outer)), ffn.precision)
+                floats = as_floats(ffn)
                 change = np.asarray(_feed_forward(floats, jnp.asarray(x)))
                 last = index == len(self.network.layers) - 1
                 x = change[..., 0] if last else x + change
@@ -225,7 +225,8 @@ class ExactRunner:
             if not set(columns) <= self._silent_before:
                 raise InputError("a value reads a coordinate that is not zero before the array; these theorems read the token")
             holds_log = layer.kind == "nf" and "log" in layer.rpe
-            lag = np.maximum(np.rint(np.exp(np.minimum(x[..., slot], 40)) if holds_log else x[..., slot]), 1)
+            lag = np.rint(np.exp(np.minimum(x[..., slot], 40)) if holds_log else x[..., slot])
+            lag = np.maximum(lag, 1) if "log" in layer.rpe else lag
             lags = np.unique(lag)
             if len(lags) > MAX_KERNELS:
                 raise InputError(f"{len(lags)} different lags arise in this array; {MAX_KERNELS} is the most that are run")

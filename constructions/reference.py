@@ -12,7 +12,7 @@ import numpy as np
 from jax.scipy.special import logsumexp, zeta
 
 from constructions.precision import HIGHEST, with_x64
-from constructions.transformer import Attention, FeedForward, Transformer
+from constructions.transformer import Attention, FeedForward, Transformer, to_float
 
 
 def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
@@ -25,6 +25,12 @@ def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
         rounded = jnp.log(jnp.maximum(jnp.round(jnp.exp(output)), 1))
         output = jnp.where(np.array([p == "log" for p in ffn.precision]), rounded, output)
     return output
+
+
+def as_floats(ffn: FeedForward) -> FeedForward:
+    """An exact feed-forward network, rounded to float64 for evaluation; call it where float64 exists."""
+    inner, bias, outer = (jnp.asarray(to_float(a, "float64")) for a in (ffn.inner, ffn.bias, ffn.outer))
+    return FeedForward(inner, bias, outer, ffn.precision)
 
 
 def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:

@@ -19,15 +19,15 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import Refusal
 from analyzer.exact import lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, attention_bound, choose_tuning, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
-from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_form, slot_range
-from analyzer.relu_error import Neuron
+from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_form
+from analyzer.relu_error import Neuron, local_range
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS
-from analyzer.theorems.thm_4_4 import check_sizes
+from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions import feedforward
 from constructions.lag_banks import LagBank, exact_minimal, head_mass, interpolation_lag_bank
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
@@ -36,7 +36,7 @@ from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 
 MARGIN_SHARE = 4
-"""Extraction errors may use up one part in this many of a rounding margin (or of a plateau); the rest is for the encoding and for safety."""
+"""Extraction errors may use up one part in this many of a rounding margin or plateau; the rest is for the encoding, and for safety."""
 MAX_DRAWS = 4
 """Samples tried at each width before it is doubled."""
 
@@ -103,6 +103,7 @@ def build(
     error: float | None = None,
     ffn: str = "spline",
     width: int | None = None,
+    dtype: str = "exact",
     seed: int = 0,
 ) -> Construction:
     """Build the network for a total error (half of it for a curved read-out), or with paper/tuned banks of `heads` heads per layer.
@@ -110,10 +111,7 @@ def build(
     `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
     """
     check_sizes(target, rpe, bank, heads, error)
-    if encode_by == "barron" and rounding == "relu":
-        raise InputError("a relu staircase is built on the alphabet itself and leaves nothing to sample; use --encode exact or --rounding ideal")
-    if width is not None and encode_by != "barron":
-        raise InputError("--width is the number of Barron neurons per lag; it goes with --encode barron")
+    check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
     form = slot_form(rpe, attention)
     encodings = [encode(target, k) for k in range(len(target.memories))]
     schedule = target.schedule(deep)
@@ -121,7 +119,8 @@ def build(
     curved = bool(target.readout.ridges)
     allowed = _extraction_errors(target, encodings, form, rounding, budget / 2 if curved else budget, min(1.0, budget))
     banks = _banks(target, rpe, bank, schedule, heads, allowed)
-    draft = _assemble(target, attention, schedule, banks, _ideal_lags(target, encodings, form, rounding), _placeholder(target), rounding, form)
+    ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
+    draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
     delivered = _delivered(target, draft, schedule, form)
     bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
     lag_neurons, draws = _lag_neurons(target, encodings, form, bits, encode_by, rounding, width, seed, delivered)
@@ -183,11 +182,6 @@ def _banks(
 
 def _placeholder(target: AdaptiveMemory) -> list[Neuron]:
     return [Neuron((fmpq(0),) * slots_of(target).tokens, fmpq(0), fmpq(0))]
-
-
-def _ideal_lags(target: AdaptiveMemory, encodings: list[LagEncoding], form: Form, rounding: str) -> list[list[Neuron]]:
-    write = exact_encoding if rounding == "ideal" else staircase
-    return [write(encoding, encoding.values(form)) for encoding in encodings]
 
 
 def _delivered(target: AdaptiveMemory, network: Transformer, schedule: Sequence[Sequence[int]], form: Form) -> list[arb]:
@@ -260,14 +254,14 @@ def _certified_sample(
             took += 1
             sample = sampled_encoding(encoding, values, radius, count, rng)
             if all(
-                rounding_distance(form, lag, *slot_range(sample, point, noise)) < fmpq(1, 2)
+                rounding_distance(form, lag, *local_range(sample, point, noise)) < fmpq(1, 2)
                 for point, lag in parent_points(target, encoding.memory)
             ):
                 return sample, took
         count *= 2
     name = target.names[encoding.memory]
     raise Refusal(
-        f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin; use --encode exact, more heads, or another --seed"
+        f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin; use --encode exact or another --seed"
     )
 
 

@@ -76,7 +76,7 @@ def test_light_commands_are_fast() -> None:
 def test_importing_us_does_not_switch_float64_on() -> None:
     code = (
         "import numpy as np, jax, jax.numpy as jnp\n"
-        "from analyzer.targets import FixedMemory\nfrom constructions.thm_3_1 import build\nfrom constructions.fused import run\n"
+        "from analyzer.targets import FixedMemory\nfrom constructions.thm_3_1 import build\nfrom constructions.execute import run\n"
         "run(build(FixedMemory((1,)), dtype='float64').network, np.ones((4, 1)))\n"
         "assert jnp.ones(2).dtype == 'float32' and not jax.config.jax_enable_x64\n"
     )

@@ -14,7 +14,7 @@ from analyzer.targets import FixedMemory
 from constructions import bundle
 from constructions.bundle import load, write
 from constructions.card import read_files
-from constructions.fused import run as evaluate
+from constructions.execute import run as evaluate
 from constructions.transformer import Transformer
 from verify.bundles import verify_bundle
 from verify.certificate import Verdict

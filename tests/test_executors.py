@@ -8,7 +8,8 @@ import pytest
 from analyzer.errors import InputError
 from analyzer.targets import FixedMemory
 from constructions import fast, reference
-from constructions.fused import run, run_exact
+from constructions.execute import run
+from constructions.fused import run_exact
 from constructions.thm_3_1 import build, round_network
 from tests.conftest import random_network
 

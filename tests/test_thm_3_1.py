@@ -15,7 +15,8 @@ from analyzer.extraction import attention_bound, choose_tuning
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from constructions import fast, reference
-from constructions.fused import fuse, run
+from constructions.execute import run
+from constructions.fused import fuse
 from constructions.thm_3_1 import build, slots
 from verify.certificate import Certificate, Verdict
 from verify.thm_3_1 import verify

@@ -1,17 +1,21 @@
 """Verification of a bundle: the chain from its stored weights, then the card's claims against it."""
 
+import math
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 from analyzer.errors import InputError
-from analyzer.targets import fixed_target
-from analyzer.theorems import thm_3_1 as theorem
+from analyzer.targets import adaptive_target, fixed_target
+from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, thm_3_1, thm_4_1, thm_4_4
+from constructions import thm_3_1 as fixed
+from constructions import thm_4_4 as adaptive
 from constructions.bundle import Bundle
-from constructions.thm_3_1 import Construction
-from verify import thm_3_1
+from verify import thm_3_1 as fixed_certificate
+from verify import thm_4_4 as adaptive_certificate
 from verify.certificate import Certificate
 
+ADAPTIVE = (thm_4_1.ID, prop_4_3.ID, thm_4_4.ID, prop_4_5.ID)
 CLAIM_TOLERANCE = 2.0**-20
 """A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
 WITNESS_TOLERANCE = 2.0
@@ -21,13 +25,17 @@ WITNESS_TOLERANCE = 2.0
 def verify_bundle(bundle: Bundle) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault."""
     card = bundle.card
-    if card.get("theorem") != theorem.ID:
-        raise InputError(f"the card names theorem {card.get('theorem')!r}; known: {theorem.ID}")
-    for key, allowed in (("bank", theorem.BANKS), ("ffn", ("spline", "barron"))):
+    theorem = card.get("theorem")
+    if theorem not in (thm_3_1.ID, *ADAPTIVE):
+        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join((thm_3_1.ID, *ADAPTIVE))}")
+    for key, allowed in (("bank", thm_3_1.BANKS), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
-            raise InputError(f"the card's {key} is {card.get(key)!r}; expected one of {', '.join(allowed)}")
-    target = fixed_target(card.get("target"), "card.json")
-    certificate = thm_3_1.verify(bundle.network, target, card["bank"], card["ffn"])
+            raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
+    if theorem == thm_3_1.ID:
+        certificate = fixed_certificate.verify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+    else:
+        target = adaptive_target(card.get("target"), "card.json")
+        certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 
 
@@ -38,22 +46,30 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         return ["the card has no chain or sizes to compare with"]
     found, faults = certificate.chain(), []
     for name in ("certified", "bound", "rounding", "witness"):
-        claimed: Any = chain.get(name)
-        value = found[name]
+        claimed = _number(chain.get(name, math.nan))
+        value = _number(found[name])
         slack = 1 + CLAIM_TOLERANCE if name != "witness" or certificate.dtype == "exact" else WITNESS_TOLERANCE
-        honest = isinstance(claimed, int | float) and not isinstance(claimed, bool)
-        if not honest or not (claimed <= value * slack if name == "witness" else claimed * slack >= value):
-            faults.append(f"the card claims {name} {claimed}, the weights give {value:.9g}")
+        if not (claimed <= value * slack if name == "witness" else claimed * slack >= value):
+            faults.append(f"the card claims {name} {chain.get(name)}, the weights give {found[name]}")
     if chain.get("verdict") != found["verdict"]:
         faults.append(f"the card claims the verdict {chain.get('verdict')!r}, the weights give {found['verdict']!r}")
     if sizes != certificate.sizes:
         faults.append(f"the card claims sizes {sizes}, the weights have {certificate.sizes}")
+    if card.get("theorem") != certificate.theorem:
+        faults.append(f"the card names {card.get('theorem')}, these weights belong to {certificate.theorem}")
     return faults
 
 
-def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
+def _number(value: Any) -> float:
+    """A claimed number; null stands for no bound at all, anything else is not a number."""
+    if value is None:
+        return math.inf
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def card_of(built: fixed.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
-    return {
+    card: dict[str, Any] = {
         "theorem": certificate.theorem,
         "target": built.target.describe(),
         "bank": built.bank,
@@ -63,3 +79,13 @@ def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
         "seeds": {"barron": built.seed, "draws": built.draws},
         "versions": {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")},
     }
+    if isinstance(built, adaptive.Construction):
+        layers = "deep" if built.deep else "auto"
+        card |= {"attention": built.attention, "encode": built.encode, "rounding": built.rounding, "layers": layers}
+    return card
+
+
+def citation_of(card: dict[str, Any]) -> str:
+    """What a bundle rests on."""
+    sampled = card["ffn"] == "barron" or card.get("encode") == "barron"
+    return THEOREMS[card["theorem"]].citation(card["bank"], "barron" if sampled else card["ffn"])

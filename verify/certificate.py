@@ -103,9 +103,7 @@ class Certificate:
         }
 
     def _extras(self) -> dict[str, Any]:
-        conditions = [
-            {"name": c.name, "value": _finite(c.certified), "limit": _finite(c.bound), "holds": c.holds} for c in self.conditions
-        ]
+        conditions = [{"name": c.name, "value": _finite(c.certified), "limit": _finite(c.bound), "holds": c.holds} for c in self.conditions]
         return ({"conditions": conditions} if conditions else {}) | self.details
 
     def chain(self) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from analyzer.extraction import attention_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from analyzer.theorems.lag_law import lag_law
-from analyzer.theorems.thm_3_1 import citation
 from constructions.bundle import write
 from constructions.card import check_output, is_bundle
 from constructions.fused import fuse
 from constructions.thm_3_1 import build
 from verify import report
-from verify.bundles import card_of
+from verify.bundles import card_of, citation_of
 from verify.thm_3_1 import verify
 
 ERROR = 1e-2
@@ -105,7 +104,8 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         lags = ", ".join(map(str, TARGET.lags))
         report.console().print(f"\nA network built from the proof: y = {TARGET.formula}, lags {lags}, error {ERROR}")
         report.show_certificate(certificate)
-    write(out / "network", built.network, card_of(built, certificate), citation(built.bank, built.ffn))
+    card = card_of(built, certificate)
+    write(out / "network", built.network, card, citation_of(card))
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:

@@ -46,8 +46,10 @@ def show_certificate(certificate: Certificate) -> None:
     """The chain and its parts."""
     out = console()
     sizes = certificate.sizes
+    law = "" if certificate.least_heads is None else f" (lag law: {certificate.least_heads})"
+    layers = "1 layer" if sizes["layers"] == 1 else f"{sizes['layers']} layers"
     out.print(
-        f"{certificate.theorem}: {sizes['layers']} layer, {sizes['heads']} heads (lag law: {certificate.least_heads}), "
+        f"{certificate.theorem}: {layers}, {sizes['heads']} heads{law}, "
         f"width {sizes['width']}, model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
     )
     rows = [[part.name, "", number(part.certified), number(part.bound)] for part in certificate.parts]
@@ -55,8 +57,50 @@ def show_certificate(certificate: Certificate) -> None:
         rows.append(["rounding of evaluation", "", number(certificate.rounding), number(certificate.rounding)])
     rows.append(["total", number(certificate.witness), number(certificate.certified), number(certificate.bound)])
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
+    if "memories" in certificate.details:
+        _show_memories(certificate.details)
+    for condition in certificate.conditions:
+        if not condition.holds:
+            out.print(f"unstated in the paper: {condition.name} fails, {number(condition.certified)} > {number(condition.bound)}")
     out.print(f"witness: {certificate.witness_input}")
     out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
+
+
+def _show_memories(details: dict[str, Any]) -> None:
+    """Lags, margins, Barron norms and widths per memory, and what a score costs."""
+    rows = []
+    for m in details["memories"]:
+        lags = ",".join(map(str, m["lags"])) if len(m["lags"]) < 8 else f"{m['lags'][0]}…{m['lags'][-1]}"
+        norms = [number(m["barron_norm"]), number(m["barron_norm_log"])]
+        rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4g}", *norms, m["width_theorem"], m["width_used"]])
+    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖_B", "‖log g‖_B", "width, theorem", "width used"]
+    out, score = console(), details["score_parameters"]
+    out.print(table("", columns, rows))
+    out.print(f"score parameters: {score['per_head']} per head, {score['order']}, {score['total']} in all ({details['attention']})")
+
+
+def show_comparison(result: dict[str, Any]) -> None:
+    """prop-4.5: the same lags on two layers and on M + 1 layers."""
+    rows = []
+    for name, row in result["comparison"].items():
+        width = "-" if row["inner_width"] is None else row["inner_width"]
+        errors = [number(row["attention"]), number(row["root_sum_square"])]
+        rows.append([name, row["layers"], row["heads"], row["heads"] * (row["layers"] - 1), width, *errors])
+    title = f"longest lags {', '.join(map(str, result['lags']))}, {result['rpe']}, {result['tuning']} constants"
+    columns = ["", "layers", "heads per layer", "heads in all", "inner width (Barron)", "Σ e_k ≤", "√Σ e_k² ≤"]
+    console().print(table(title, columns, rows))
+
+
+def show_dp_free(result: dict[str, Any]) -> None:
+    """prop-4.2 in four inputs and two numbers."""
+    out, dp = console(), result["dp"]
+    rows = [[str(tuple(p["tokens"])), p["wanted"], p["weight"]] for p in result["certificate"]]
+    title = "y_t = x_{t-g(x_t)}, g(x) = x + 1: four inputs that no affine functional tells apart"
+    out.print(table(title, ["(x_t, x_{t-1}, x_{t-2})", "wanted", "weight"], rows))
+    out.print(f"every dp-free attention layer, any number of heads: error ≥ {result['lower_bound_exact']} (paper: {result['paper_exact']})")
+    out.print(
+        f"one dot-product layer with {dp['heads']} heads: {number(dp['witness'])} ≤ {number(dp['certified'])} ≤ {number(dp['bound'])}"
+    )
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -1,8 +1,8 @@
 """Rounding of the fast executor: how far a float network's output can be from its real-arithmetic value.
 
 The executor of a dp-free layer (`constructions.fast`) performs, outside comparisons, only additions and multiplications of the stated
-type; XLA may order sums as it likes and may fuse a product into a sum, and it may flush results below the least normal number η to zero.
-With γ_n = nu/(1−nu), for any order and with or without fusing,
+type; XLA may order sums as it likes and may fuse a product into a sum, and it may flush results below the least normal number η to
+zero. With γ_n = nu/(1−nu), for any order and with or without fusing,
 
     |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|b_i|),
 

@@ -118,7 +118,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         neurons = _neurons(network)
         readout_certified = readout_error(readout, neurons, box)
         drawn_for = [(1 + e * (1 + BOX_SHARE) + s).upper().max(b) for e, s, b in zip(errors, slack, box, strict=True)]
-        readout_bound = readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
+        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
         lipschitz = readout.lipschitz(hull)
         rounding = readout_rounding
         for k, lip in enumerate(lipschitz):
@@ -128,9 +128,9 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         certified = readout_certified + slotwise.min(ridgewise) + rounding
         promised_hull = hull[: target.dim] + [(1 + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
         promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
-        bound = theorem.total_budget(readout_bound + rounding, promised_lipschitz[1:], budgets)
+        bound = theorem.total_budget(promised_readout + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
-        measured = {"read-out": (readout_certified, readout_bound)}
+        measured = {"read-out": (readout_certified, promised_readout)}
         for lag, e, budget in zip(target.lags, memory_errors[1:], budgets, strict=True):
             measured[f"extraction lag {lag}"] = (e, budget)
         lemmas = theorem.proof_graph(rpe, bank, ffn, target.lags)

@@ -1,11 +1,12 @@
 """The certificate of Theorem 4.4 and its relatives: from stored weights to witness ≤ certified ≤ bound, on a finite alphabet.
 
-Values are read from the block x0 only, which nothing writes to after the embedding, and keys from the constant slot only. So at a position t
-everything is decided by t's own slots: memory k is Σ_s κ(s; y_k) x_{t−s} with y_k its lag slot at t, whatever the other positions compute.
-Memory by memory, in the order of the layers,
+Values are read from the block x0 only, which nothing writes to after the embedding, and keys from the constant slot only. So at a
+position t everything is decided by t's own slots: memory k is Σ_s κ(s; y_k) x_{t−s} with y_k its lag slot at t, whatever the other
+positions compute. Memory by memory, in the order of the layers,
 
-1. *lag*: for every combination of its parents' tokens that occurs, the neurons that write its slot are evaluated in rational arithmetic, with
-   the certified errors of the parents as noise. What arrives must be rounded to the lag: distance < 1/2. Relu staircases must not move.
+1. *lag*: for every combination of its parents' tokens that occurs, the neurons that write its slot are evaluated in rational arithmetic,
+   with the certified errors of the parents as noise. What arrives must be rounded to the lag: distance < 1/2. Relu staircases must not
+   move at all.
 2. *extraction*: e_k(B) = ‖κ(·; y_B) − 1_B‖₁ for every lag B that occurs, with the infinite tail; tokens lie in [−1, 1]^d.
 
 Then the read-out F sees u + δ with |δ_k| ≤ e_k(B_k), and
@@ -16,7 +17,8 @@ Then the read-out F sees u + δ with |δ_k| ≤ e_k(B_k), and
 the smaller is certified. A stream that this does not describe (a memory written twice, a key that reads a token, …) is a fault.
 
 The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing them. The witness is
-found by search: for the worst situations the free tokens are chosen against the gradient, and the network is evaluated in ball arithmetic.
+found by search: for the worst situations the free tokens are chosen against the gradient, and the network is evaluated in ball
+arithmetic.
 """
 
 import itertools
@@ -32,8 +34,8 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
-from analyzer.lag_encoding import LOG_BITS, Form, encode, rounding_distance, rounding_margin, slot_form, slot_range
-from analyzer.relu_error import Neuron, neurons_of, readout_error
+from analyzer.lag_encoding import LOG_BITS, Form, encode, rounding_distance, rounding_margin, slot_form
+from analyzer.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.theorems import thm_3_1, thm_4_4
 from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layers
 from constructions.thm_3_1 import BOX_SHARE
@@ -139,7 +141,9 @@ class _Reading:
         for neuron in self.writers(memory):
             read = {j for j, w in enumerate(neuron.row) if w != 0}
             if read - parents:
-                self.faults.append(f"lag {self.target.names[memory]}: a neuron reads coordinate {min(read - parents)}, not one of its parents")
+                self.faults.append(
+                    f"lag {self.target.names[memory]}: a neuron reads coordinate {min(read - parents)}, not one of its parents"
+                )
             key = (neuron.row[: slots.tokens], neuron.bias)
             merged[key] = merged.get(key, fmpq(0)) + neuron.outer
         return [Neuron(row, bias, outer) for (row, bias), outer in merged.items()]
@@ -198,13 +202,15 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
     bits = layer.bits(reading.ball(longest))
     with working_precision(bits):
         for (point, lag), tokens in zip(parent_points(target, memory), target.lag_table(memory), strict=True):
-            y, moved = slot_range(neurons, point, noise)
+            y, moved = local_range(neurons, point, noise)
             ideal = reading.ball(lag)
             at = target.describe_tokens(dict(zip(map(target.slot_index, target.parents[name]), tokens, strict=True)))
             if precision == "none":
                 off = rational(upper(abs(arb(y) - ideal)))
                 if moved != 0:
-                    reading.faults.append(f"lag {name}: the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}")
+                    reading.faults.append(
+                        f"lag {name}: the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}"
+                    )
                 elif not arb(off) <= promised:
                     reading.faults.append(f"lag {name}: the staircase holds {_short(y)}{at}, the lag is {lag}")
                 values[lag] = arb(y)
@@ -327,9 +333,7 @@ def _readout_neurons(reading: _Reading) -> list[Neuron]:
     return neurons_of(inner[:, :tokens], bias, outer[0])
 
 
-def _situation_errors(
-    reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron]
-) -> list[tuple[arb, Situation]] | None:
+def _situation_errors(reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron]) -> list[tuple[arb, Situation]] | None:
     """For every situation the worst |F(u + δ) − f(u)|, or None if there are too many to go through."""
     target, slots = reading.target, reading.slots
     if len(target.situations) * len(neurons) > MAX_WORK or not all(upper(m.error) < float("inf") for m in memories):
@@ -341,7 +345,7 @@ def _situation_errors(
         noise = [fmpq(0)] * slots.dim
         for size, lag in zip(sizes, situation.lags, strict=True):
             noise += [size[lag]] * slots.dim
-        value, moved = slot_range(neurons, point, noise)
+        value, moved = local_range(neurons, point, noise)
         wanted = target.readout([arb(v) for v in point])
         result.append((abs(arb(value) - wanted) + arb(moved), situation))
     return result
@@ -381,12 +385,12 @@ def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, object
                 "width_used": m.neurons,
             }
         )
-    sizes = reading.network.sizes()
+    heads = sum(len(layer.rpe) for layer in reading.layers)
     return {
         "attention": reading.attention,
         "rpe": reading.rpe,
         "memories": rows,
-        "score_parameters": thm_4_4.score_parameters(reading.attention, sizes["model_dim"], sum(len(layer.rpe) for layer in reading.layers)),
+        "score_parameters": thm_4_4.score_parameters(reading.attention, reading.slots.width, heads),
     }
 
 

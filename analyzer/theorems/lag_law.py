@@ -12,8 +12,8 @@ Proof (lin). The kernel κ on s ≥ 1 is a sum of H ≤ T−1 exponentials, so t
 any read-out the same numbers and want ±1.
 
 For log heads the same statement has a proof sketch only (densities with at most T−2 sign changes and variation diminution); we print it
-as such. Several memories: to deliver each of them with error below 1, T_M heads are needed, shared by all. A single scalar combination of
-memories can do with fewer.
+as such. Several memories: to deliver each of them with error below 1, T_M heads are needed, shared by all. A single scalar combination
+of memories can do with fewer.
 """
 
 from collections.abc import Sequence

@@ -2,11 +2,11 @@
 
 Setting. As Theorem 4.1, with the score p_h(φ(s) − φ(w_h·X_t)) ("t minus x") in place of a dot product.
 
-Statement. The bound of Theorem 4.1 holds word for word. A dot-product head has W_Q, W_K ∈ R^{D×D} and p_h, 2D² + 1 numbers; a tmx head has
-w_h ∈ R^D and p_h, D + 1 numbers.
+Statement. The bound of Theorem 4.1 holds word for word. A dot-product head has W_Q, W_K ∈ R^{D×D} and p_h, 2D² + 1 numbers; a tmx head
+has w_h ∈ R^D and p_h, D + 1 numbers.
 
-Construction. `constructions.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the same kernel as the
-dot product's.
+Construction. `constructions.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the same
+kernel as the dot product's.
 
 Repaired. In the log case the slot must hold g, with plain rounding, not log g.
 

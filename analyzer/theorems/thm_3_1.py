@@ -11,8 +11,8 @@ Constants. e_k is (3.1) or (3.2) in `analyzer.extraction`, with H_k heads for la
 parameters tuned the factor e^{0.01T} becomes (1+1/T)^T (T+1) < e(T+1); with the `minimal` bank T_M heads reach every e > 0, and by the
 lag law (`analyzer.theorems.lag_law`) no fewer heads reach an error below 1 for the last memory.
 
-Construction. `constructions.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 → block k),
-W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
+Construction. `constructions.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 → block
+k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
 
 Repaired. The paper's read-out domain [−2, 2]^D needs e_k ≤ 1, which it does not state: we use the box of the certified memories. Head
 splits are rounded to whole numbers, each ≥ n + 2.
@@ -77,7 +77,13 @@ BARRON_BIBTEX = """@article{e2022barron,
 
 def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
     """What a network with this bank and read-out rests on; `result` of Wang & E is named."""
-    return "\n".join([BIBTEX.replace("Theorem 3.1", result), *([TREFETHEN] if bank in ("paper", "tuned") else []), *([BARRON_BIBTEX] if ffn == "barron" else [])])
+    return "\n".join(
+        [
+            BIBTEX.replace("Theorem 3.1", result),
+            *([TREFETHEN] if bank in ("paper", "tuned") else []),
+            *([BARRON_BIBTEX] if ffn == "barron" else []),
+        ]
+    )
 
 
 def check_sizes(target: FixedMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:

@@ -1,7 +1,7 @@
 """Theorem 4.1 of Wang & E: adaptive memories whose lags are read off the current token, two layers.
 
-Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−g_1(x_t)}, …, x_{t−g_M(x_t)}), every g_i an integer in [1, T_i]; two layers
-of normalisation-free dot-product attention with feed-forward precision.
+Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−g_1(x_t)}, …, x_{t−g_M(x_t)}), every g_i an integer in [1,
+T_i]; two layers of normalisation-free dot-product attention with feed-forward precision.
 
 Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k and
 
@@ -9,8 +9,8 @@ Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_F
 
 if the first FFN has width Ω̃(Σ‖g_i‖²_B) (log: Ω̃(Σ‖log g_i‖²_B T_i²)).
 
-Constants. Those of Theorem 3.1 with T_k = max g_k; (3.6), (3.7) for the minimal banks. The width is Σ_i 16‖g_i‖²_B(D+1)/margin² with margin 1/2
-(log: log(1+1/(2T_i))), from `analyzer.lag_encoding`; the exact encoding needs one neuron less than there are tokens.
+Constants. Those of Theorem 3.1 with T_k = max g_k; (3.6), (3.7) for the minimal banks. The width is Σ_i 16‖g_i‖²_B(D+1)/margin² with
+margin 1/2 (log: log(1+1/(2T_i))), from `analyzer.lag_encoding`; the exact encoding needs one neuron less than there are tokens.
 
 Construction. The one-level case of Theorem 4.4: `constructions.thm_4_4`.
 

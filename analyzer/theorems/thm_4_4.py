@@ -1,29 +1,31 @@
 """Theorem 4.4 of Wang & E: adaptive memories whose lags depend on each other, one layer per level.
 
-Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−t_1}, …, x_{t−t_M}), each lag t_i = g_i(x_t and memories of lower
-level) an integer in [1, T_i] (`analyzer.adaptive`). Layers of normalisation-free attention, dot-product or tmx, and feed-forward networks with
-precision: FFN(u) is rounded to [·] (lin, tmx) or log[exp(·)] (dot-product log) on its lag slots.
+Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−t_1}, …, x_{t−t_M}), each lag t_i = g_i(x_t and memories
+of lower level) an integer in [1, T_i] (`analyzer.adaptive`). Layers of normalisation-free attention, dot-product or tmx, and
+feed-forward networks with precision: FFN(u) is rounded to [·] (lin, tmx) or log[exp(·)] (dot-product log) on its lag slots.
 
-Statement. For every n ≥ 1 there is a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k, e_k the extraction error of memory k. For the
-paper's class, a chain of K memories followed by parallel ones, L = K + 1 + 1{M ≥ K+1} layers of H heads have
+Statement. For every n ≥ 1 there is a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k, e_k the extraction error of memory k. For
+the paper's class, a chain of K memories followed by parallel ones, L = K + 1 + 1{M ≥ K+1} layers of H heads have
 
     lin   √(Σ e_k²) ≤ C(n)/Hⁿ √( Σ_{l≤K} e^{0.02(n+1)T_l} + (Σ_{l>K} e^{0.01 T_l})^{2n+2} )      log   T_l^{2.02(n+1)}, T_l^{1.01}
 
-if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (log: ‖log g_i‖² T_i²). For any dependency graph without cycles we use one layer
-per level and one for the first encoding: L = levels + 1.
+if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (log: ‖log g_i‖² T_i²). For any dependency graph without cycles we use one
+layer per level and one for the first encoding: L = levels + 1.
 
-Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k inherits it.
-Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. With slot-wise Lipschitz constants the sum Σ Lip_k e_k is
-never above Lip₂ √(Σ d e_k²), by Cauchy and Schwarz, so the sum is what is certified; `bound` prints the root of the sum of squares beside it.
+Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k
+inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. With slot-wise Lipschitz constants the
+sum Σ Lip_k e_k is never above Lip₂ √(Σ d e_k²), by Cauchy and Schwarz, so the sum is what is certified; `bound` prints the root of the
+sum of squares beside it.
 
-Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1 has its
-attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
-−p_h(s − g) or −p_h log(s/g), where g comes from the lag slot and cancels the position; its FFN writes the lags of level l+1. The last FFN is f.
+Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1
+has its attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
+−p_h(s − g) or −p_h log(s/g), where g comes from the lag slot and cancels the position; its FFN writes the lags of level l+1. The last
+FFN is f.
 
 Repaired. A lag is exact after rounding only if (FFN error) + (gain of the encoding) · (extraction error of its parents) stays below the
 margin: H must be large enough, which the paper does not state; the margin is certified for every combination of tokens that occurs. The
-read-out's domain [−2, 2]^D needs e_k ≤ 1, also unstated: we use the box of the certified memories, and show the condition. tmx in the log
-case needs g itself in the slot, not log g. Only lag slots are rounded, so the constant slot holds 1 and not log 2.
+read-out's domain [−2, 2]^D needs e_k ≤ 1, also unstated: we use the box of the certified memories, and show the condition. tmx in the
+log case needs g itself in the slot, not log g. Only lag slots are rounded, so the constant slot holds 1 and not log 2.
 
 References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 4.4, Lemmas F.2, F.5; Trefethen, Approximation Theory and Approximation
 Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced function spaces.
@@ -49,10 +51,11 @@ if TYPE_CHECKING:
 
 ID = "thm-4.4"
 TITLE = "adaptive memories with nested lags, one layer per level"
-STATEMENT = {
-    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  √Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} e^{0.02(n+1)T_l} + (Σ_{l>K} e^{0.01T_l})^{2n+2}),  L = levels + 1",
-    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  √Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} T_l^{2.02(n+1)} + (Σ_{l>K} T_l^{1.01})^{2n+2}),  L = levels + 1",
+_CHAIN = {
+    "lin": "√Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} e^{0.02(n+1)T_l} + (Σ_{l>K} e^{0.01T_l})^{2n+2})",
+    "log": "√Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} T_l^{2.02(n+1)} + (Σ_{l>K} T_l^{1.01})^{2n+2})",
 }
+STATEMENT = {rpe: f"|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  {text},  L = levels + 1" for rpe, text in _CHAIN.items()}
 ATTENTION = ("dp", "tmx")
 ENCODINGS = ("exact", "barron")
 ROUNDINGS = ("ideal", "relu")
@@ -84,6 +87,26 @@ def check_sizes(target: AdaptiveMemory, rpe: ex.Rpe, bank: str, heads: int | Non
         needed = ex.adaptive_heads(rpe, target.occurring(k)) if bank == "minimal" else 0
         if needed > MAX_HEADS:
             raise Refusal(f"{name} needs {needed} heads of a minimal {rpe} bank: {MAX_HEADS} is the most that we build; use shorter lags")
+
+
+def check_options(
+    target: AdaptiveMemory, rpe: ex.Rpe, attention: str, bank: str, encode: str, rounding: str, width: int | None, dtype: str
+) -> None:
+    """Refuse combinations that cannot work, with the reason."""
+    if encode == "barron" and rounding == "relu":
+        raise InputError("a relu staircase is built on the alphabet itself, nothing is sampled; use --encode exact or --rounding ideal")
+    if width is not None and encode != "barron":
+        raise InputError("--width is the number of Barron neurons per lag; it goes with --encode barron")
+    if width is not None and not 1 <= width <= ff.MAX_WIDTH:
+        raise InputError(f"--width {width} is out of range; give 1 to {ff.MAX_WIDTH}")
+    if dtype == "exact":
+        return
+    if bank != "minimal":
+        raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
+    if rounding == "relu":
+        raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
+    if rpe == "log" and attention == "dp":
+        raise Refusal(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}; use --attention tmx or --dtype exact")
 
 
 @dataclass(frozen=True)
