@@ -554,9 +554,7 @@ def dp_free(error: float, as_json: bool) -> None:
     from verify.prop_4_2 import verify as certify
 
     reached = certify(build_network(error))
-    points = [
-        {"tokens": list(tokens), "wanted": prop_4_2.wanted(tokens), "weight": str(weight)} for tokens, weight in prop_4_2.CERTIFICATE
-    ]
+    points = [{"tokens": list(tokens), "wanted": prop_4_2.wanted(tokens), "weight": str(weight)} for tokens, weight in prop_4_2.CERTIFICATE]
     result = {
         "theorem": prop_4_2.ID,
         "lower_bound": int(least) if least.q == 1 else nearest(least),

@@ -230,23 +230,27 @@ def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, price: fmpq, pre
         return minimal_lin(lags, heads, _short(1 / (1 + math.exp(-logit)), precision), precision, 2.0**-precision)
 
     def log(base: float, step: float) -> HeadBank:
-        # p_h = B + ηh must be exact in the type: a grid of step 2^e with p_max < 2^{precision + e}
-        grid = fmpq(2) ** (math.ceil(math.log2(base + step * heads)) - precision + 1)
-        exact_base, exact_step = (max(1, round(v / float(arb(grid)))) * grid for v in (base, step))
-        return minimal_log(lags, heads, exact_base, exact_step, 2.0**-precision)
+        return minimal_log(lags, heads, *representable_progression(math.exp(base), math.exp(step), heads, precision), 2.0**-precision)
 
     if rpe == "lin":
         return lin(golden(lambda v: budget(lin(v)), -40.0, 10.0))
+    return log(*golden_pair(lambda b, s: budget(log(b, s)), math.log(16.0), math.log(heads), heads > 1))
 
-    def log_budget(base: float, step: float) -> float:
-        return budget(log(math.exp(base), math.exp(step)))
 
-    base, step = math.log(16.0), math.log(heads)
-    for _ in range(3 if heads > 1 else 1):
-        base = golden(partial(lambda step, base: log_budget(base, step), step), math.log(1.5), math.log(200.0), 30)
-        if heads > 1:
-            step = golden(partial(log_budget, base), math.log(0.05), math.log(100.0), 30)
-    return log(math.exp(base), math.exp(step))
+def representable_progression(base: float, step: float, heads: int, precision: int) -> tuple[fmpq, fmpq]:
+    """(B, η) near the given ones such that every B + ηh is exact in the type: a grid of step 2^e with p_max < 2^{precision + e}."""
+    grid = fmpq(2) ** (math.ceil(math.log2(base + step * heads)) - precision + 1)
+    exact_base, exact_step = (max(1, round(v / float(arb(grid)))) * grid for v in (base, step))
+    return exact_base, exact_step
+
+
+def golden_pair(budget: Callable[[float, float], float], base: float, step: float, both: bool) -> tuple[float, float]:
+    """Descent in log B and, if `both`, log η, by golden sections, from the given start."""
+    for _ in range(3 if both else 1):
+        base = golden(partial(lambda step, base: budget(base, step), step), math.log(1.5), math.log(200.0), 30)
+        if both:
+            step = golden(partial(budget, base), math.log(0.05), math.log(100.0), 30)
+    return base, step
 
 
 def _short(value: float, bits: int) -> fmpq:

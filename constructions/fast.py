@@ -7,8 +7,11 @@ Per-head constants are computed once, outside XLA, correctly rounded from the st
   each correctly rounded, are the head, summed tap by tap;
 * log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length.
 
+Heads that read a lag slot (`constructions.lagged`) run the same scan or taps, without gain, and multiply the result by a factor looked up
+for their lag: fl(e^{θn}) or fl(n^p).
+
 So for lin and short log heads XLA performs additions and multiplications only, and `verify.rounding` can bound every one of them.
-dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
+Other dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
 """
 
 import math
@@ -20,8 +23,10 @@ import numpy as np
 from flint import arb, fmpq
 from jax.scipy.special import zeta as jax_zeta
 
+from analyzer.errors import InputError
 from analyzer.exact import nearest, working_precision
 from constructions import reference
+from constructions.lagged import lagged_layers
 from constructions.precision import HIGHEST, UNIT, with_x64
 from constructions.transformer import Attention, Transformer, to_exact
 
@@ -113,6 +118,8 @@ def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: 
 
 def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Attention output for x (…, N, D), and for the constant past (D,)."""
+    if "factor" in constants:
+        return _attend_by_lag(attention, constants, x, past)
     if attention.kind in ("dp", "nf"):
         return reference.attend(attention, x, past)
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
@@ -137,13 +144,48 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value)
 
 
+def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Attention of heads that read lag slots: Σ_s e^{−ps} v_{t−s} or Σ_s s^{−p} v_{t−s}, times the factor of the position's lag."""
+    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
+    past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    is_lin = attention.rpe[0] == "lin"
+    if is_lin:
+        mass = past_value / (1 - constants["ratio"])[:, None]
+        _, states = jax.lax.scan(
+            lambda state, value: (constants["ratio"][:, None] * state + value,) * 2, jnp.broadcast_to(mass, values.shape[1:]), values
+        )
+    else:
+        mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
+        states = _tap_sum(constants["taps"], values, past_value)
+    mixed = _factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
+    output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
+    return output, jnp.einsum("hdv,hv->d", attention.output, _factor(constants, past)[:, None] * mass, precision=HIGHEST)
+
+
+def _factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
+    """The factor of every head for the lag in its slot, (…, H)."""
+    table = constants["factor"]
+    lag = jnp.clip(jnp.take(x, constants["slot"], axis=-1), 0, table.shape[1] - 1).astype(int)
+    return table[jnp.arange(table.shape[0]), lag]
+
+
 @jax.jit
 def _forward(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
     return reference.run_layers(network, tokens, lambda index, attention, x, past: attend(attention, constants[index], x, past))
 
 
+def network_constants(network: Transformer) -> tuple[dict[str, np.ndarray], ...]:
+    """The constants of every layer, from lag tables where its heads read lag slots."""
+    if not all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
+        return tuple(head_constants(layer.attention) for layer in network.layers)
+    try:
+        return tuple(layer.constants or {} for layer in lagged_layers(network))
+    except InputError:
+        return tuple(head_constants(layer.attention) for layer in network.layers)
+
+
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
-    constants = tuple(head_constants(layer.attention) for layer in network.layers)
+    constants = network_constants(network)
     with with_x64(network.dtype):
         return np.asarray(_forward(network, constants, jnp.asarray(tokens, dtype=network.dtype)))

@@ -14,9 +14,9 @@ from flint import arb, arb_poly, fmpq
 from analyzer import chebyshev
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, magnitude, to_grid, upper, working_precision
-from analyzer.extraction import Rpe, Tuning, adaptive_heads, adaptive_minimal_bound, lag_ratios
+from analyzer.extraction import Rpe, Tuning, adaptive_heads, adaptive_minimal_bound, golden, lag_ratios
 from analyzer.zeta import zeta
-from constructions.banks import GUARD, interpolant, least_parameter
+from constructions.banks import GUARD, golden_pair, interpolant, least_parameter, representable_progression
 
 DECAY_BITS = 96
 
@@ -115,3 +115,30 @@ def exact_minimal(rpe: Rpe, lags: Sequence[int], error: float) -> LagBank:
         bases = [least_parameter(partial(holds_log, step), fmpq(2), grow=True) for step in steps]
         base, step = min(zip(bases, steps, strict=True), key=lambda pair: pair[0] + pair[1] * (heads - 1))
     return minimal_log(lags, base, step, error)
+
+
+def weight_mass(bank: LagBank) -> arb:
+    """Σ_h |a_h| (mass of head h at the longest lag): what relative errors of the weights and factors are multiplied with."""
+    pairs = zip(bank.decays, bank.weights, strict=True)
+    return sum((abs(arb(a)) * head_mass(bank.rpe, p, max(bank.lags)) for p, a in pairs), arb(0))
+
+
+def budgeted_minimal(rpe: Rpe, lags: Sequence[int], price: fmpq, precision: int) -> LagBank:
+    """The minimal bank that is best for a float type: minimise e + price · Σ_h |a_h| mass_h, decays rounded to the type first."""
+
+    def budget(bank: LagBank) -> float:
+        with working_precision(256):
+            return upper(adaptive_minimal_bound(rpe, lags, bank.decays) + arb(price) * weight_mass(bank))
+
+    def lin(logit: float) -> LagBank:
+        return minimal_lin(lags, dyadic(arb(1 / (1 + math.exp(-logit))), precision), precision, 2.0**-precision)
+
+    if rpe == "lin":
+        return lin(golden(lambda v: budget(lin(v)), -40.0, 10.0))
+    heads = adaptive_heads(rpe, lags)
+
+    def log(base: float, step: float) -> LagBank:
+        return minimal_log(lags, *representable_progression(math.exp(base), math.exp(step), heads, precision), 2.0**-precision)
+
+    base, step = golden_pair(lambda b, s: budget(log(b, s)), math.log(16.0), math.log(max(lags)), heads > 1)
+    return log(base, step)

@@ -7,8 +7,9 @@ the factor e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the la
     κ(s; y) = Σ_h a_h e^{θ_h y} e^{−p_h s}    or    Σ_h a_h e^{θ_h y} s^{−p_h}    or    Σ_h a_h (θ_h y)^{p_h} s^{−p_h}  (tmx, log).
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -19,9 +20,9 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import magnitude, working_precision
-from analyzer.kernels import Exponentials, Kernel, Powers
-from constructions.precision import with_x64
+from analyzer.exact import magnitude, nearest, rational, working_precision
+from analyzer.kernels import Exponentials, Kernel, Powers, Taps
+from constructions.precision import UNIT, with_x64
 from constructions.reference import as_floats, feed_forward
 from constructions.transformer import Attention, Transformer, to_exact, to_float
 
@@ -65,6 +66,8 @@ class LaggedLayer:
     decays: np.ndarray  # (H,)
     gains: np.ndarray  # (H, D, D) W_O W_V
     scores: np.ndarray  # (H, D) nf: u_h; tmx: the pointer w_h
+    constants: dict[str, np.ndarray] | None = None
+    """Of a float network the rounded ratios, taps and factors that the fast pass computes with; None for an exact one."""
 
     def writers(self, row: int) -> list[int]:
         """Heads with a gain onto a coordinate."""
@@ -78,7 +81,9 @@ class LaggedLayer:
         return read.pop()
 
     def amplitude(self, h: int, slot: int, value: arb) -> arb:
-        """e^{θ_h y}, or (θ_h y)^{p_h} for tmx log heads."""
+        """e^{θ_h y}, or (θ_h y)^{p_h} for tmx log heads; for float networks the factor from their table, y an integer."""
+        if self.constants is not None:
+            return arb(rational(float(self.constants["factor"][h, int(value.unique_fmpz())])))
         rate, p = arb(self.scores[h, slot]), arb(self.decays[h])
         if self.kind != "tmx":
             return (rate * value).exp()
@@ -99,20 +104,37 @@ class LaggedLayer:
         """κ(s; y) from stream coordinate `column` onto `row`, minus the spikes; call it at the working precision `bits`."""
         heads = self.writers(row)
         used = [h for h in heads if self.gains[h, row, column] != 0]
-        groups: list[Exponentials | Powers] = []
+        groups: list[Exponentials | Powers | Taps] = []
         slot = self.slot(heads) if heads else 0
+        if self.constants is not None:
+            amplitudes = [arb(self.gains[h, row, column]) * self.amplitude(h, slot, value) for h in used]
+            groups = self._rounded(used, amplitudes)
+            return Kernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
         for kind in ("lin", "log"):
             members = sorted((h for h in used if self.rpe[h] == kind), key=lambda h: self.decays[h])
             if not members:
                 continue
-            amplitudes = tuple(arb(self.gains[h, row, column]) * self.amplitude(h, slot, value) for h in members)
+            exact = tuple(arb(self.gains[h, row, column]) * self.amplitude(h, slot, value) for h in members)
             decays = [self.decays[h] for h in members]
             progression = len(members) > 2 and len({b - a for a, b in pairwise(decays)}) == 1
             if kind == "lin":
-                groups.append(Exponentials(tuple((-arb(p)).exp() for p in decays), amplitudes, progression))
+                groups.append(Exponentials(tuple((-arb(p)).exp() for p in decays), exact, progression))
             else:
-                groups.append(Powers(tuple(decays), amplitudes, progression))
+                groups.append(Powers(tuple(decays), exact, progression))
         return Kernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
+
+    def _rounded(self, heads: list[int], amplitudes: list[arb]) -> list[Exponentials | Powers | Taps]:
+        """The kernels of float heads, with their rounded ratios or taps."""
+        assert self.constants is not None
+        if self.rpe[0] == "lin":
+            ratios = tuple(arb(rational(float(self.constants["ratio"][h]))) for h in heads)
+            return [Exponentials(ratios, tuple(amplitudes))]
+        taps = self.constants["taps"]
+        table = [
+            sum((a * arb(rational(float(taps[h, s]))) for h, a in zip(heads, amplitudes, strict=True)), arb(0))
+            for s in range(taps.shape[1])
+        ]
+        return [Taps(tuple(table))]
 
 
 def lagged_layer(attention: Attention, constants: dict[int, fmpq]) -> LaggedLayer:
@@ -133,9 +155,90 @@ def lagged_layer(attention: Attention, constants: dict[int, fmpq]) -> LaggedLaye
 
 
 def lagged_layers(network: Transformer) -> list[LaggedLayer]:
-    """Every layer's attention."""
+    """Every layer's attention; of float networks with the constants of the fast pass, refused if that has none."""
     known = constant_coordinates(network)
-    return [lagged_layer(layer.attention, c) for layer, c in zip(network.layers, known, strict=True)]
+    layers = [lagged_layer(layer.attention, c) for layer, c in zip(network.layers, known, strict=True)]
+    if network.dtype == "exact":
+        return layers
+    counted = [lag_constants(network, index, layer) for index, layer in enumerate(layers)]
+    if any(constants is None for constants in counted):
+        raise InputError(
+            "the lag slots of this float network are not rounded to integers, or its log heads fall too slowly to be certified"
+        )
+    return [replace(layer, constants=constants) for layer, constants in zip(layers, counted, strict=True)]
+
+
+MAX_TABLE = 16
+"""Lags that a table of factors reaches at most; float banks hold far shorter lags only."""
+MAX_TAPS = 4096
+
+
+def lag_constants(network: Transformer, index: int, layer: LaggedLayer) -> dict[str, np.ndarray] | None:
+    """What the fast pass needs for a float layer with lag slots, correctly rounded outside XLA; None if it does not apply.
+
+    `slot`: the coordinate that each head reads; `factor[h, n]`: fl(e^{θ_h n}) or fl((θ_h n)^{p_h}) for n = 0 … reach, where a slot beyond
+    the reach is read as the reach. The reach is the largest for which no output exceeds the square root of the largest float: nothing
+    overflows at any position, whatever its lag. `ratio`: fl(e^{−p}); `taps`: fl(s^{−p}) until reach^p times the rest is below half a
+    unit roundoff (heads that are off have none).
+    """
+    dtype = np.dtype(network.dtype)
+    slots = [np.nonzero(row)[0] for row in layer.scores]
+    read = {int(j) for row in slots for j in row}
+    if any(len(row) > 1 for row in slots) or len(set(layer.rpe)) > 1 or not all(_is_integer(network, index, j) for j in read):
+        return None
+    slot = [int(row[0]) if len(row) else 0 for row in slots]
+    limit = arb(float(np.finfo(dtype).max)).sqrt()
+    with working_precision(160):
+        ratios = [(-arb(p)).exp() for p in layer.decays]
+        factor: list[list[float]] = []
+        for n in range(MAX_TABLE + 1):
+            column = [layer.amplitude(h, slot[h], arb(n)) for h in range(len(layer.rpe))]
+            total = arb(0)
+            for h, f in enumerate(column):
+                gain = max(abs(g) for g in layer.gains[h].flat)
+                mass = 1 / (1 - ratios[h]) if layer.rpe[h] == "lin" else 1 + 1 / (arb(layer.decays[h]) - 1)
+                total += arb(gain) * f * mass
+            if not total < limit:
+                break
+            factor.append([float(f) for f in column])
+        if not factor:
+            return None
+        taps = np.zeros((len(layer.rpe), 0), dtype=dtype)
+        if layer.rpe[0] == "log":
+            used = [h for h in range(len(layer.rpe)) if any(layer.gains[h].flat)]
+            count = max((_tap_count(layer.decays[h], len(factor) - 1, network.dtype) for h in used), default=1)
+            if count > MAX_TAPS:
+                return None
+            taps = np.zeros((len(layer.rpe), count + 1), dtype=dtype)
+            for h in used:
+                taps[h, 1:] = [float(arb(s) ** -arb(layer.decays[h])) for s in range(1, count + 1)]
+    return {
+        "slot": np.array(slot),
+        "factor": np.array(factor).T.astype(dtype),
+        "ratio": np.array([float(z) for z in ratios]).astype(dtype),
+        "taps": taps,
+    }
+
+
+def _tap_count(power: fmpq, reach: int, dtype: str) -> int:
+    """Least S with reach^p · Σ_{s>S} s^{−p} ≤ reach^p S^{1−p}/(p−1) ≤ u/2."""
+    p = nearest(power)
+    exponent = (p * math.log(max(reach, 1)) - math.log(nearest(UNIT[dtype]) / 2 * (p - 1))) / (p - 1)
+    return max(1, math.ceil(math.exp(min(exponent, 40.0))))
+
+
+def _is_integer(network: Transformer, index: int, coordinate: int) -> bool:
+    """Whether a coordinate holds an integer before layer `index`: it starts at 0 and only rounded feed-forward outputs are added."""
+    if any(to_exact(network.embedding)[coordinate]) or to_exact(network.bias)[coordinate] != 0:
+        return False
+    for number, layer in enumerate(network.layers[: index + 1]):
+        if any(to_exact(layer.attention.output)[:, coordinate].flat):
+            return False
+        ffn = layer.feedforward
+        written = number < index and any(to_exact(ffn.outer)[coordinate])
+        if written and (not ffn.precision or ffn.precision[coordinate] != "integer"):
+            return False
+    return True
 
 
 MAX_KERNELS = 256

@@ -235,14 +235,12 @@ def round_network(network: Transformer, dtype: str) -> Transformer:
     """The network in a float type; refused if a weight overflows or underflows it."""
     if dtype == "exact":
         return network
-    rounded = network.map(lambda a: to_float(a, dtype))
-    layer = network.layers[0]
     largest = np.finfo(dtype).max
-    for name, array in (("output", layer.attention.output), ("embedding", network.embedding), ("feed-forward", layer.feedforward.outer)):
-        floats = np.abs(to_float(array, dtype))
-        if not np.isfinite(floats).all():
-            raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}; use --dtype exact or --bank minimal")
-    decays = to_float(layer.attention.decay, dtype)
-    if not (decays >= float(arb(SMALLEST[dtype]))).all():
-        raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
-    return rounded
+    for layer in network.layers:
+        arrays = {"output": layer.attention.output, "embedding": network.embedding, "feed-forward": layer.feedforward.outer}
+        for name, array in arrays.items():
+            if not np.isfinite(to_float(array, dtype)).all():
+                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}; use --dtype exact or --bank minimal")
+        if not (to_float(layer.attention.decay, dtype) >= float(arb(SMALLEST[dtype]))).all():
+            raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
+    return network.map(lambda a: to_float(a, dtype))

@@ -21,7 +21,7 @@ from flint import arb, fmpq
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.errors import Refusal
 from analyzer.exact import lower, rational, upper, working_precision
-from analyzer.extraction import Rpe, attention_bound, choose_tuning, solve_heads
+from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_form
@@ -29,10 +29,11 @@ from analyzer.relu_error import Neuron, local_range
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions import feedforward
-from constructions.lag_banks import LagBank, exact_minimal, head_mass, interpolation_lag_bank
+from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
-from constructions.lagged import lagged_layers
-from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE
+from constructions.lagged import MAX_TABLE, lagged_layers
+from constructions.precision import MANTISSA, UNIT
+from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 
 MARGIN_SHARE = 4
@@ -118,10 +119,13 @@ def build(
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)
     allowed = _extraction_errors(target, encodings, form, rounding, budget / 2 if curved else budget, min(1.0, budget))
-    banks = _banks(target, rpe, bank, schedule, heads, allowed)
+    banks = _banks(target, rpe, bank, schedule, heads, allowed) if dtype == "exact" else _float_banks(target, rpe, schedule, allowed, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
     delivered = _delivered(target, draft, schedule, form)
+    if dtype != "exact":
+        price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
+        delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
     bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
     lag_neurons, draws = _lag_neurons(target, encodings, form, bits, encode_by, rounding, width, seed, delivered)
     radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
@@ -131,7 +135,7 @@ def build(
     else:
         readout, _ = feedforward.barron(target.readout, plan, radii, seed)
     network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, encode_by == "exact")
-    return Construction(target, attention, bank, encode_by, rounding, deep, ffn, network, seed, tuple(draws))
+    return Construction(target, attention, bank, encode_by, rounding, deep, ffn, round_network(network, dtype), seed, tuple(draws))
 
 
 def _extraction_errors(
@@ -178,6 +182,35 @@ def _banks(
         for k, count in zip(group, split, strict=True):
             result[k] = interpolation_lag_bank(rpe, lags[k], count, choose_tuning(bank, rpe, max(lags[k])))
     return [result[k] for k in range(len(lags))]
+
+
+def _price(target: AdaptiveMemory, heads: int, dtype: str) -> fmpq:
+    """What a unit of weight costs in rounding: u times the operations between a token and its memory.
+
+    Storage of weight, factor and ratio: 4, scan and factor: 5, output: H d terms, residual: 1. (Taps come on top.)
+    """
+    return UNIT[dtype] * (10 + heads * target.dim)
+
+
+def _float_banks(target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: list[float], dtype: str) -> list[LagBank]:
+    """The best minimal banks for a float type, refused when storing their weights alone costs more than the error."""
+    lags = [target.occurring(k) for k in range(len(target.memories))]
+    heads = max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in schedule)
+    result = []
+    for k, name in enumerate(target.names):
+        if max(lags[k]) > MAX_TABLE:
+            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}; use --dtype exact")
+        bank = budgeted_minimal(rpe, lags[k], _price(target, heads, dtype), MANTISSA[dtype])
+        with working_precision(256):
+            promised, stored = adaptive_minimal_bound(rpe, lags[k], bank.decays), arb(UNIT[dtype]) * weight_mass(bank)
+        if not upper(promised + stored) <= allowed[k]:
+            finer = "use --dtype exact, more bits (--dtype float64)" if dtype == "float32" else "use --dtype exact"
+            raise Refusal(
+                f"{dtype} cannot hold lag {max(lags[k])} of {name} at the error {allowed[k]:.3g} that it may have: the best minimal {rpe} bank "
+                f"has extraction error {upper(promised):.3g}, and storing its weights costs {upper(stored):.3g}; {finer}, or a larger --error"
+            )
+        result.append(bank)
+    return result
 
 
 def _placeholder(target: AdaptiveMemory) -> list[Neuron]:

@@ -13,6 +13,7 @@ A scan state S ← zS + v has, with E its error,
     E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,9 @@ from flint import arb, fmpq
 from analyzer.errors import Refusal
 from analyzer.exact import maximum, upper
 from constructions.fused import FusedLayer
+from constructions.lagged import LaggedLayer
 from constructions.precision import SMALLEST, UNIT
-from constructions.transformer import Transformer, to_exact
+from constructions.transformer import Attention, FeedForward, Transformer, to_exact
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,29 @@ class _Arithmetic:
     def gamma(self, terms: int) -> arb:
         return terms * self.unit / (1 - terms * self.unit)
 
-    def dot(self, weights: Sequence[fmpq], inputs: Sequence[_Float]) -> _Float:
-        """A dot product with exact weights; every term counts, zero or not."""
+    def dot(self, weights: Sequence[fmpq], inputs: Sequence[_Float], count: int | None = None) -> _Float:
+        """A dot product with exact weights; every term counts, zero or not (`count` of them, if some zeros are left out here).
+
+        A row that picks one input, or its negative, adds nothing but zeros to it: it is exact but for flushing.
+        """
         terms = [(abs(arb(w)), x) for w, x in zip(weights, inputs, strict=True) if w != 0]
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
         carried = sum((w * x.error for w, x in terms), arb(0))
-        count = len(inputs)
+        count = len(inputs) if count is None else count
         flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
+        if len(terms) == 1 and terms[0][0] == 1:
+            return self.checked(_Float(magnitude, carried + flushed))
         return self.checked(_Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed))
 
     def plus(self, a: _Float, b: _Float, magnitude: arb) -> _Float:
         error = a.error + b.error
         return _Float(magnitude, error + self.unit * (magnitude + error) + self.tiny)
+
+    def times(self, factor: fmpq, value: _Float) -> _Float:
+        """A product with an exact factor."""
+        f = abs(arb(factor))
+        error = f * value.error
+        return self.checked(_Float(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
     def scan(self, ratio: fmpq, gain: fmpq, value: _Float) -> _Float:
         """gain · Σ_s ratio^s v_{t−s} by the recurrence."""
@@ -76,6 +89,43 @@ class _Arithmetic:
         return self.checked(_Float(g * state, g * error + self.unit * g * (state + error) + self.tiny))
 
 
+ONE = _Float(arb(1), arb(0))
+
+
+def feed_forward_error(dtype: str, ffn: FeedForward, row: int, stream: Sequence[arb]) -> arb:
+    """Rounding of one output of a feed-forward network, before its precision, for a stream with these magnitudes, as given."""
+    arithmetic = _Arithmetic(dtype)
+    given = [*(_Float(magnitude, arb(0)) for magnitude in stream), ONE]
+    outer = to_exact(ffn.outer)[row]
+    used = [int(n) for n in np.nonzero(outer)[0]]
+    inner, bias = to_exact(ffn.inner), to_exact(ffn.bias)
+    hidden = [arithmetic.dot([*inner[n], bias[n]], given) for n in used]
+    return arithmetic.dot(outer[used], hidden, count=len(outer)).error if used else arb(0)
+
+
+def extraction_error(dtype: str, attention: Attention, layer: LaggedLayer, row: int, lag: int) -> arb:
+    """Rounding of a memory's coordinate that the fast pass extracts for a lag: values, scan or taps, factor, output, residual."""
+    arithmetic = _Arithmetic(dtype)
+    assert layer.constants is not None
+    value, output = to_exact(attention.value), to_exact(attention.output)
+    ratio, factor, taps = (to_exact(layer.constants[name]) for name in ("ratio", "factor", "taps"))
+    weights, mixed = [], []
+    for h, i in itertools.product(range(len(layer.rpe)), range(value.shape[1])):
+        if output[h, row, i] == 0:
+            continue
+        token = arithmetic.dot(list(value[h, i]), [ONE] * value.shape[2])
+        if layer.rpe[h] == "lin":
+            head = arithmetic.scan(ratio[h], factor[h, lag], token)
+        else:
+            head = arithmetic.times(factor[h, lag], arithmetic.dot(list(taps[h]), [token] * taps.shape[1]))
+        weights.append(output[h, row, i])
+        mixed.append(head)
+    if not mixed:
+        return arb(0)
+    attended = arithmetic.dot(weights, mixed, count=len(layer.rpe) * value.shape[1])
+    return arithmetic.plus(_Float(arb(0), arb(0)), attended, attended.magnitude).error
+
+
 def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[arb]) -> tuple[arb, list[arb]]:
     """(rounding of the feed-forward network for the stream it is given, rounding of each residual coordinate).
 
@@ -85,9 +135,8 @@ def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[a
     constants = layer.constants
     assert constants is not None
     attention, ffn = network.layers[0].attention, network.layers[0].feedforward
-    one = _Float(arb(1), arb(0))
     embedding, bias = to_exact(network.embedding), to_exact(network.bias)
-    embedded = [arithmetic.dot([*row, b], [one] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
+    embedded = [arithmetic.dot([*row, b], [ONE] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
     outputs = _head_outputs(arithmetic, network, constants, embedded)
     projection = np.moveaxis(to_exact(attention.output), 1, 0)  # (D, H, dv)
     residual = []
@@ -97,7 +146,7 @@ def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[a
     given = [_Float(r.magnitude + r.error, arb(0)) for r in residual]
     hidden = []
     for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
-        hidden.append(arithmetic.dot([*row, c], [*given, one]))
+        hidden.append(arithmetic.dot([*row, c], [*given, ONE]))
     output = arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden)
     return output.error, [r.error for r in residual]
 

@@ -37,11 +37,15 @@ from analyzer.kernels import Norm, l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, encode, rounding_distance, rounding_margin, slot_form
 from analyzer.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.theorems import thm_3_1, thm_4_4
+from constructions import fast
+from constructions.lag_banks import head_mass
 from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layers
+from constructions.precision import UNIT
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.thm_4_4 import parent_points, slots_of
 from constructions.transformer import Transformer, to_exact
 from verify.certificate import Certificate, Part
+from verify.rounding import extraction_error, feed_forward_error
 from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound
 
 HALF = fmpq(1, 2)
@@ -58,12 +62,15 @@ WITNESS_SITUATIONS = 6
 
 @dataclass(frozen=True)
 class _Slot:
-    """What a memory's lag slot holds for one lag, and the error kernels of its block at that value."""
+    """What a memory's lag slot holds for one lag, and the error kernels of its block at that value.
+
+    `error` is the worst over the block's coordinates; `rounding` its floating-point share.
+    """
 
     value: arb
     norms: dict[tuple[int, int], Norm]
     error: arb
-    """The worst over the block's coordinates."""
+    rounding: arb
 
 
 @dataclass
@@ -87,6 +94,8 @@ class _Reading:
         self.rpe: Rpe = "lin" if rpes == {"lin"} else "log"
         self.form: Form = slot_form(self.rpe, self.attention)
         self._check_stream()
+        if self.network.dtype != "exact":
+            self._check_overflow()
 
     def _check_stream(self) -> None:
         """Who may write where: the embedding x0, attention its memories' blocks from x0, inner FFNs the lag slots and the constant."""
@@ -116,9 +125,35 @@ class _Reading:
                 if strange:
                     self.faults.append(f"layer {index + 1}: the FFN writes coordinate {min(strange)}, which is no lag of its level")
 
+    def _check_overflow(self) -> None:
+        """Positions near the start of an array may hold any lag in the table, and memories up to its limit: they must stay finite."""
+        largest = arb(float(np.finfo(self.network.dtype).max))
+        stream = [arb(1)] * self.slots.dim + [largest.sqrt()] * (self.slots.tokens - self.slots.dim) + [arb(1)] * (self.slots.memories + 1)
+        for layer in self.network.layers:
+            ffn = layer.feedforward
+            hidden = []
+            for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
+                hidden.append(sum((abs(arb(w)) * m for w, m in zip(row, stream, strict=True) if w != 0), abs(arb(c))))
+            outputs = [sum((abs(arb(a)) * v for a, v in zip(row, hidden, strict=True) if a != 0), arb(0)) for row in to_exact(ffn.outer)]
+            if not all(2 * value < largest for value in (*hidden, *outputs)):
+                raise Refusal(f"{self.network.dtype} may overflow in this network; use --dtype exact or more bits")
+            if len(outputs) == len(stream):
+                stream = [a + b for a, b in zip(stream, outputs, strict=True)]
+
     def place(self, memory: int) -> int:
         """The layer (from 0) whose attention extracts a memory; the FFN before it writes its lag."""
         return 1 + next(index for index, group in enumerate(self.schedule) if memory in group)
+
+    def place_of(self, row: int) -> int:
+        """The layer that extracts the memory to whose block a coordinate belongs."""
+        return self.place(row // self.slots.dim - 1)
+
+    def readout_rounding(self, box: Sequence[arb]) -> arb:
+        """Rounding of the read-out of a float network, for a stream in this box."""
+        if self.network.dtype == "exact":
+            return arb(0)
+        longest = [max(self.target.occurring(k)) for k in range(self.slots.memories)]
+        return feed_forward_error(self.network.dtype, self.network.layers[-1].feedforward, 0, [*box, *map(arb, longest), arb(1)])
 
     def ball(self, slot: int | arb) -> arb:
         """A slot's value at the working precision: a rounded lag, or the slot as it is."""
@@ -148,6 +183,16 @@ class _Reading:
             merged[key] = merged.get(key, fmpq(0)) + neuron.outer
         return [Neuron(row, bias, outer) for (row, bias), outer in merged.items()]
 
+    def lag_rounding(self, memory: int, noise: Sequence[fmpq]) -> fmpq:
+        """How far rounding can move what arrives at a lag slot of a float network."""
+        if self.network.dtype == "exact":
+            return fmpq(0)
+        ffn, slots = self.network.layers[self.place(memory) - 1].feedforward, self.slots
+        longest = [max(self.target.occurring(k)) for k in range(slots.memories)]
+        stream = [*(1 + arb(e) for e in noise), *map(arb, longest), arb(1)]
+        with working_precision(FFN_BITS):
+            return rational(upper(feed_forward_error(self.network.dtype, ffn, slots.lag(memory), stream)))
+
     def precision(self, memory: int) -> str:
         """How the lag slot of a memory is rounded."""
         ffn = self.network.layers[self.place(memory) - 1].feedforward
@@ -168,7 +213,11 @@ class _Reading:
                 norms[j, i] = known[key]
                 total += known[key].most
             errors.append(total)
-        return _Slot(value, norms, maximum(errors))
+        rounding = arb(0)
+        if self.network.dtype != "exact":
+            attention = self.network.layers[self.place(memory)].attention
+            rounding = maximum([extraction_error(self.network.dtype, attention, layer, row, lag) for row in block])
+        return _Slot(value, norms, maximum(errors) + rounding, rounding)
 
 
 @dataclass(frozen=True)
@@ -199,6 +248,9 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
     distance, worst, promised = fmpq(-1), "", arb(HALF) if precision != "none" else STAIRCASE
     layer = reading.layers[reading.place(memory)]
     longest = max(target.occurring(memory))
+    if layer.constants is not None and longest >= layer.constants["factor"].shape[1]:
+        raise Refusal(f"{reading.network.dtype} overflows for lag {longest} in these heads; use --dtype exact or more bits")
+    evaluation = reading.lag_rounding(memory, noise)
     bits = layer.bits(reading.ball(longest))
     with working_precision(bits):
         for (point, lag), tokens in zip(parent_points(target, memory), target.lag_table(memory), strict=True):
@@ -215,7 +267,7 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
                     reading.faults.append(f"lag {name}: the staircase holds {_short(y)}{at}, the lag is {lag}")
                 values[lag] = arb(y)
             else:
-                off = rounding_distance(reading.form, lag, y, moved)
+                off = rounding_distance(reading.form, lag, y, moved + evaluation)
                 if not off < HALF:
                     reading.faults.append(
                         f"lag {name}: the lag is {lag}{at}, but the slot can be {_short(off)} away from it before rounding: "
@@ -225,7 +277,7 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
             if off > distance:
                 distance, worst = off, at.removeprefix(" at ")
         slots = {lag: reading.slot(memory, lag, value) for lag, value in values.items()}
-        budget = _extraction_budget(reading, memory, bank)
+        budget = _extraction_budget(reading, memory, bank, slots)
     return _Memory(name, distance, promised, worst, slots, budget, len(reading.writers(memory)))
 
 
@@ -233,7 +285,7 @@ def _short(value: fmpq) -> str:
     return f"{float(arb(value)):.3g}"
 
 
-def _extraction_budget(reading: _Reading, memory: int, bank: str) -> arb:
+def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[int, _Slot]) -> arb:
     """What the lemma promises for the heads of a memory, plus the budget for storing their weights and, without rounding, its slots."""
     target, name = reading.target, reading.target.names[memory]
     layer, row = reading.layers[reading.place(memory)], reading.slots.block(memory + 1)[0]
@@ -248,9 +300,26 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str) -> arb:
     except (InputError, Refusal) as error:
         reading.faults.append(f"extraction {name}: {error}")
         return arb.pos_inf()
+    if reading.network.dtype != "exact":
+        rounding = maximum([slot.rounding for slot in slots.values()])
+        return promised + rounding + _float_storage(reading, heads, row, max(lags))
     storage = promised * STORAGE
     slack = STAIRCASE if reading.form == "log" and reading.precision(memory) == "none" else arb(0)
     return promised + storage + slack
+
+
+def _float_storage(reading: _Reading, heads: Sequence[int], row: int, lag: int) -> arb:
+    """Effect of rounding weights, factors, ratios or taps: u (2 + z/(1−z)) or 3u of every head's mass, and u/2 for the taps left out.
+
+    Second-order terms are below one hundredth of that.
+    """
+    layer, total = reading.layers[reading.place_of(row)], arb(0)
+    for h in heads:
+        decay = layer.decays[h]
+        z = (-arb(decay)).exp()
+        share = 2 + z / (1 - z) if layer.rpe[h] == "lin" else arb(4)
+        total += abs(arb(layer.gains[h, row, 0])) * head_mass(reading.rpe, decay, lag) * share
+    return arb(UNIT[reading.network.dtype]) * total * arb(fmpq(101, 100))
 
 
 def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) -> Certificate:
@@ -271,15 +340,20 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         box = [arb(1)] * slots.dim + [(1 + e).upper().max(SMALLEST_RADIUS) for e in errors for _ in range(slots.dim)]
         on_box = readout_error(readout, neurons, box)
         drawn_for = [arb(1)] * slots.dim + [(1 + e * (1 + BOX_SHARE)).upper() for e in errors for _ in range(slots.dim)]
-        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, "exact")
+        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, network.dtype)
         lipschitz = readout.lipschitz(box)[1:]
         certified = on_box + sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
         search = _situation_errors(reading, ordered, neurons)
         if search is not None:
             certified = certified.min(maximum([error for error, _ in search]))
+        evaluation = reading.readout_rounding(box)
+        certified += evaluation
+        rounding = evaluation
+        for lip, m in zip(lipschitz, ordered, strict=True):
+            rounding += lip * maximum([slot.rounding for slot in m.slots.values()])
         budgets = [m.budget for m in ordered]
         hull = box[: slots.dim] + [(1 + b).max(box[j]) for k, b in enumerate(budgets, 1) for j in slots.block(k)]
-        bound = thm_3_1.total_budget(promised_readout, readout.lipschitz(hull)[1:], budgets)
+        bound = thm_3_1.total_budget(promised_readout + evaluation, readout.lipschitz(hull)[1:], budgets)
         measured = {"read-out": (on_box, promised_readout)}
         for m in ordered:
             measured[f"lag {m.name}"] = (arb(m.distance), m.promised)
@@ -298,7 +372,7 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         witness_input=description,
         certified=upper(certified),
         bound=upper(bound),
-        rounding=0.0,
+        rounding=upper(rounding),
         trivial=trivial,
         least_heads=None,
         parts=tuple(parts),
@@ -317,8 +391,6 @@ def _read(network: Transformer, target: AdaptiveMemory) -> _Reading:
         raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; this target's has {(slots.width, slots.dim)}")
     if count not in (target.depth + 1, len(target.memories) + 1):
         raise InputError(f"the network has {count} layers; this target needs {target.depth + 1}, or {len(target.memories) + 1} when deep")
-    if network.dtype != "exact":
-        raise InputError(f"adaptive networks are certified in exact arithmetic; this one is {network.dtype}")
     return _Reading(network, target, deep=count != target.depth + 1)
 
 
@@ -402,16 +474,26 @@ def _witness(
     chosen = situations[:WITNESS_SITUATIONS]
     if reading.faults:
         chosen = situations[:: max(1, len(situations) // 64)]
-    evaluator = _Evaluator(reading, neurons)
+    inputs = [(situation, _adversary(reading, memories, neurons, situation, sign)) for situation in chosen for sign in (1, -1)]
+    if reading.network.dtype == "exact":
+        evaluator = _Evaluator(reading, neurons)
+        outputs = [evaluator(tokens) for _, tokens in inputs]
+        description = "searched token sequence, in ball arithmetic"
+    else:
+        outputs = [_run(reading.network, tokens) for _, tokens in inputs]
+        description = f"searched token sequence, run in {reading.network.dtype}"
     best = 0.0
-    for situation in chosen:
-        for sign in (1, -1):
-            tokens = _adversary(reading, memories, neurons, situation, sign)
-            output = evaluator(tokens)
-            if output is not None:
-                wanted = reading.target.readout([arb(v) for v in reading.target.point(situation)])
-                best = max(best, lower(abs(output - wanted)))
-    return best, "searched token sequence, in ball arithmetic"
+    for (situation, _), output in zip(inputs, outputs, strict=True):
+        if output is not None:
+            wanted = reading.target.readout([arb(v) for v in reading.target.point(situation)])
+            best = max(best, lower(abs(output - wanted)))
+    return best, description
+
+
+def _run(network: Transformer, tokens: Sequence[tuple[fmpq, ...]]) -> arb:
+    """The output at the first token of a reversed sequence, as the float network really computes it."""
+    array = np.array([[float(arb(v)) for v in token] for token in reversed(tokens)])
+    return arb(rational(float(fast.forward(network, array)[-1])))
 
 
 def _adversary(

@@ -36,11 +36,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sympy
-from flint import arb
+from flint import arb, fmpq
 
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
-from analyzer.adaptive import AdaptiveMemory
+from analyzer.adaptive import AdaptiveMemory, show_token
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import upper
 from analyzer.theorems import thm_3_1
@@ -64,6 +64,13 @@ ROUNDINGS = ("ideal", "relu")
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
     return thm_3_1.citation(bank, ffn, "Theorem 4.4")
+
+
+def fits(value: fmpq, dtype: str) -> bool:
+    """Whether a number of [−1, 1] is a float of this type: at most 24 or 53 bits, and not subnormal."""
+    bits = {"float32": 24, "float64": 53}[dtype]
+    twos = int(value.q).bit_length() - 1
+    return value.q == 1 << twos and int(abs(value.p)).bit_length() <= bits and twos <= 126
 
 
 def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
@@ -103,6 +110,9 @@ def check_options(
         return
     if bank != "minimal":
         raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
+    for token in target.alphabet:
+        if not all(fits(v, dtype) for v in token):
+            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
     if rounding == "relu":
         raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
     if rpe == "log" and attention == "dp":
