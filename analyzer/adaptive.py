@@ -213,6 +213,17 @@ class AdaptiveMemory:
                 stack.append(({**known, k + 1: token}, {**places, lag: token}, {**chosen, k: lag}))
         return tuple(found)
 
+    def situation(self, sequence: Sequence[int], t: int) -> Situation | None:
+        """What position t of a sequence of alphabet indices sees, or None if its lags reach before the start."""
+        known, lags = {0: sequence[t]}, {}
+        for k in (k for level in self.schedule(deep=False) for k in level):
+            lags[k] = self.lag(k, known)
+            if lags[k] > t:
+                return None
+            known[k + 1] = sequence[t - lags[k]]
+        count = len(self.memories)
+        return Situation(tuple(known[s] for s in range(count + 1)), tuple(lags[k] for k in range(count)))
+
     def occurring(self, k: int) -> tuple[int, ...]:
         """The lags of memory k that occur, increasing."""
         return tuple(sorted({s.lags[k] for s in self.situations}))
@@ -283,7 +294,9 @@ def _number(value: Any, what: str) -> fmpq:
         return from_text(value)
     if isinstance(value, int):
         return fmpq(value) if abs(value) <= 10**9 else _refuse(value, what)
-    number = Decimal(value)
+    if isinstance(value, float):
+        return rational(value) if abs(value) <= 1e9 else _refuse(value, what)
+    number = value
     if not number.is_finite() or not -40 <= number.adjusted() <= 9 or len(number.as_tuple().digits) > 40:
         return fmpq(0) if number == 0 else _refuse(value, what)
     size = rational(f"{abs(number):f}")

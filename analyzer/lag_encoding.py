@@ -197,4 +197,12 @@ def rounding_distance(form: Form, lag: int, value: fmpq, deviation: fmpq) -> fmp
         return abs(value - lag) + deviation
     with working_precision(128):
         ends = [abs(arb(value + s * deviation).exp() - lag) for s in (-1, 1)]
-        return rational(upper(ends[0].max(ends[1])))
+        return finite_or_huge(ends[0].max(ends[1]))
+
+
+HUGE = fmpq(10) ** 300
+
+
+def finite_or_huge(size: arb) -> fmpq:
+    """A rational upper bound of a size; what is beyond the floats counts as 10^300."""
+    return rational(upper(size)) if upper(size) < float("inf") else HUGE

@@ -206,8 +206,8 @@ def _float_banks(target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[i
         if not upper(promised + stored) <= allowed[k]:
             finer = "use --dtype exact, more bits (--dtype float64)" if dtype == "float32" else "use --dtype exact"
             raise Refusal(
-                f"{dtype} cannot hold lag {max(lags[k])} of {name} at the error {allowed[k]:.3g} that it may have: the best minimal {rpe} bank "
-                f"has extraction error {upper(promised):.3g}, and storing its weights costs {upper(stored):.3g}; {finer}, or a larger --error"
+                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {allowed[k]:.3g}, its share: the best minimal {rpe} bank has "
+                f"extraction error {upper(promised):.3g} and its weights cost {upper(stored):.3g} to store; {finer}, or a larger --error"
             )
         result.append(bank)
     return result

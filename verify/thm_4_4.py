@@ -34,7 +34,7 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
-from analyzer.lag_encoding import LOG_BITS, Form, encode, rounding_distance, rounding_margin, slot_form
+from analyzer.lag_encoding import LOG_BITS, Form, encode, finite_or_huge, rounding_distance, rounding_margin, slot_form
 from analyzer.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.theorems import thm_3_1, thm_4_4
 from constructions import fast
@@ -114,9 +114,9 @@ class _Reading:
             if read - set(slots.block(0)):
                 self.faults.append(f"layer {index + 1}: a value reads coordinate {min(read - set(slots.block(0)))}, not the token")
             for k in self.schedule[index - 1] if index else ():
-                heads = {h for j in slots.block(k + 1) for h in layer.writers(j)}
-                scores = {int(j) for h in heads for j in np.nonzero(layer.scores[h])[0]}
-                if scores != {slots.lag(k)}:
+                writers = {h for j in slots.block(k + 1) for h in layer.writers(j)}
+                scores = {int(j) for h in writers for j in np.nonzero(layer.scores[h])[0]}
+                if writers and scores != {slots.lag(k)}:
                     self.faults.append(f"layer {index + 1}: the heads of {self.target.names[k]} do not read its lag slot alone")
             if index < len(self.schedule):
                 allowed = {slots.lag(k) for k in self.schedule[index]} | ({slots.constant} if index == 0 else set())
@@ -139,6 +139,12 @@ class _Reading:
                 raise Refusal(f"{self.network.dtype} may overflow in this network; use --dtype exact or more bits")
             if len(outputs) == len(stream):
                 stream = [a + b for a, b in zip(stream, outputs, strict=True)]
+
+    def heads(self, memory: int) -> list[int]:
+        """The heads whose scores read a memory's lag slot, by decay (an interpolant may have zero weights)."""
+        layer = self.layers[self.place(memory)]
+        readers = [h for h in range(len(layer.rpe)) if layer.scores[h, self.slots.lag(memory)] != 0]
+        return sorted(readers, key=lambda h: layer.decays[h])
 
     def place(self, memory: int) -> int:
         """The layer (from 0) whose attention extracts a memory; the FFN before it writes its lag."""
@@ -278,6 +284,9 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
                 distance, worst = off, at.removeprefix(" at ")
         slots = {lag: reading.slot(memory, lag, value) for lag, value in values.items()}
         budget = _extraction_budget(reading, memory, bank, slots)
+        error = maximum([slot.error for slot in slots.values()])
+        if not upper(error) <= upper(budget):
+            reading.faults.append(f"extraction {name}: certified {upper(error):.6g} exceeds its bound {upper(budget):.6g}")
     return _Memory(name, distance, promised, worst, slots, budget, len(reading.writers(memory)))
 
 
@@ -289,7 +298,7 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[in
     """What the lemma promises for the heads of a memory, plus the budget for storing their weights and, without rounding, its slots."""
     target, name = reading.target, reading.target.names[memory]
     layer, row = reading.layers[reading.place(memory)], reading.slots.block(memory + 1)[0]
-    heads = sorted(layer.writers(row), key=lambda h: layer.decays[h])
+    heads = reading.heads(memory)
     decays = [layer.decays[h] for h in heads]
     lags = target.occurring(memory)
     try:
@@ -332,7 +341,7 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
     for memory in itertools.chain.from_iterable(reading.schedule):
         memories[memory] = certified = _certify_memory(reading, memory, noise, bank)
         for j in slots.block(memory + 1):
-            noise[j] = rational(upper(certified.error)) if upper(certified.error) < float("inf") else fmpq(10) ** 300
+            noise[j] = finite_or_huge(certified.error)
     ordered = [memories[k] for k in range(len(memories))]
     with working_precision(FFN_BITS):
         neurons = _readout_neurons(reading)
@@ -446,7 +455,7 @@ def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, object
                 "name": m.name,
                 "level": target.levels[m.name],
                 "lags": list(target.occurring(k)),
-                "heads": len(reading.layers[reading.place(k)].writers(reading.slots.block(k + 1)[0])),
+                "heads": len(reading.heads(k)),
                 "slot": "log g" if reading.form == "log" else "g",
                 "rounding": "relu" if reading.precision(k) == "none" else "ideal",
                 "margin": lower(arb(HALF - m.distance)),
@@ -473,7 +482,7 @@ def _witness(
     situations = [s for _, s in sorted(search, key=lambda pair: -upper(pair[0]))] if search else list(reading.target.situations)
     chosen = situations[:WITNESS_SITUATIONS]
     if reading.faults:
-        chosen = situations[:: max(1, len(situations) // 64)]
+        chosen = situations[:: max(1, len(situations) // 16)]
     inputs = [(situation, _adversary(reading, memories, neurons, situation, sign)) for situation in chosen for sign in (1, -1)]
     if reading.network.dtype == "exact":
         evaluator = _Evaluator(reading, neurons)
