@@ -32,8 +32,8 @@ MAX_MEMORIES = 16
 MAX_DIM = 16
 MAX_SITUATIONS = 20_000
 """Situations that we go through: a few seconds of exact arithmetic."""
-MAX_LAG = 1000
-"""Longer lags need more heads than we build."""
+MAX_LAG = 256
+"""Longer lags have weights of more than ten thousand bits: they take minutes to certify."""
 
 Token = tuple[fmpq, ...]
 
@@ -304,7 +304,8 @@ def _number(value: Any, what: str) -> fmpq:
 
 
 def _refuse(value: object, what: str) -> fmpq:
-    raise InputError(f"{what} holds {str(value)[:40]}; numbers must be finite and of reasonable size")
+    shown = "an enormous integer" if isinstance(value, int) else str(value)[:40]
+    raise InputError(f"{what} holds {shown}; numbers must be finite and of reasonable size")
 
 
 def adaptive_from_dict(data: dict[str, Any], source: str) -> AdaptiveMemory:
@@ -333,7 +334,7 @@ def _memory(data: dict[str, Any], source: str) -> Memory:
     if isinstance(lag, list):
         return Memory(name, tuple(_number(v, f"the lag table of {name[:40]}") for v in lag[: MAX_ALPHABET + 1]), parent)
     if isinstance(lag, int) and not isinstance(lag, bool):
-        lag = str(lag)
+        lag = str(_number(lag, f"the lag of {name[:40]}"))
     if not isinstance(lag, str):
         raise InputError(f"{source}: the lag of {name[:40]} must be an expression (text) or a table (list)")
     if "parent" in data:

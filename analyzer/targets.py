@@ -102,5 +102,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
     except OSError as error:
         raise InputError(f"cannot read {str(path)[:80]}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ArithmeticError) as error:
+    except (ValueError, RecursionError, ArithmeticError) as error:  # among them TOML and Unicode errors
         raise InputError(f"{path} is not valid TOML: {str(error)[:80]}") from None

@@ -117,7 +117,7 @@ def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int)
     with working_precision(2 * VALUE_BITS):
         for attempt in range(1, MAX_DRAWS + 1):
             neurons = _draw(readout, plan.draws, radii, rng)
-            if upper(readout_error(readout, neurons, radii)) <= allowed:
+            if not plan.draws or upper(readout_error(readout, neurons, radii)) <= allowed:  # without draws only storage is off
                 return neurons, attempt
     raise Refusal(
         f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}; use another --seed or --ffn spline"

@@ -28,7 +28,7 @@ from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
 from constructions.reference import as_floats, feed_forward
-from constructions.transformer import FeedForward, Transformer, to_exact, to_float
+from constructions.transformer import FeedForward, Transformer, checked_decays, to_exact, to_float
 
 GUARD = 256
 """Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
@@ -150,7 +150,7 @@ def fuse(network: Transformer) -> FusedLayer:
     if constants is not None and any(b != 0 for b in bias):
         raise InputError("a float network with an embedding bias is not certified: its past is not the zero sequence")
     offset = bias + sum((o @ (v @ bias) for o, v in zip(output, value, strict=True)), start=bias * 0)
-    return FusedLayer(embedding, offset, gains, to_exact(attention.decay), attention.rpe, constants)
+    return FusedLayer(embedding, offset, gains, checked_decays(attention), attention.rpe, constants)
 
 
 def _table(layer: FusedLayer, length: int) -> np.ndarray:

@@ -19,15 +19,17 @@ import jax.numpy as jnp
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.exact import magnitude, nearest, rational, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
 from constructions.precision import UNIT, with_x64
 from constructions.reference import as_floats, feed_forward
-from constructions.transformer import Attention, Transformer, to_exact, to_float
+from constructions.transformer import Attention, Transformer, checked_decays, to_exact, to_float, zeros
 
 GUARD = 256
 """Bits carried beyond the largest amplitude: kernels of size 1 keep about that many through the cancellation."""
+MAX_BITS = 200_000
+"""Amplitudes beyond 2^this are taken for damage: a paper bank of 2048 heads for a lag of some hundred stays below."""
 
 
 def constant_coordinates(network: Transformer) -> list[dict[int, fmpq]]:
@@ -96,8 +98,11 @@ class LaggedLayer:
             for h in range(len(self.rpe)):
                 gain = max((abs(g) for g in self.gains[h].flat), default=fmpq(0))
                 if gain != 0:
-                    slot = self.slot([h])
-                    largest = max(largest, magnitude(arb(gain)) + magnitude(self.amplitude(h, slot, value)))
+                    amplitude = self.amplitude(h, self.slot([h]), value)
+                    size = magnitude(arb(gain)) + magnitude(amplitude) if amplitude.is_finite() else MAX_BITS
+                    largest = max(largest, size)
+        if largest >= MAX_BITS:
+            raise Refusal(f"a head multiplies its values by more than 2^{MAX_BITS}, more than any construction needs")
         return GUARD + max(0, largest)
 
     def kernel(self, row: int, column: int, value: arb, spikes: dict[int, fmpq] | None = None) -> Kernel:
@@ -143,15 +148,16 @@ def lagged_layer(attention: Attention, constants: dict[int, fmpq]) -> LaggedLaye
         raise InputError(f"attention is {attention.kind}, {attention.window}; lag slots need nf or tmx attention with an infinite window")
     value, output = to_exact(attention.value), to_exact(attention.output)
     gains = np.array([o @ v for o, v in zip(output, value, strict=True)])
+    decays = checked_decays(attention)
     if attention.kind == "tmx":
-        return LaggedLayer("tmx", attention.rpe, to_exact(attention.decay), gains, to_exact(attention.pointer))
+        return LaggedLayer("tmx", attention.rpe, decays, gains, to_exact(attention.pointer))
     scores = []
     for query, key in zip(to_exact(attention.query), to_exact(attention.key), strict=True):
         seen = [sum((row[j] * constants[int(j)] for j in np.nonzero(row)[0] if int(j) in constants), fmpq(0)) for row in key]
         if any(int(j) not in constants for row in key for j in np.nonzero(row)[0]):
             raise InputError("a key reads a coordinate that differs between positions; these theorems read the constant slot")
-        scores.append(sum((row * c for row, c in zip(query, seen, strict=True)), start=0 * query[0]))
-    return LaggedLayer("nf", attention.rpe, to_exact(attention.decay), gains, np.array(scores))
+        scores.append(sum((row * c for row, c in zip(query, seen, strict=True)), start=zeros(query.shape[1])))
+    return LaggedLayer("nf", attention.rpe, decays, gains, np.array(scores))
 
 
 def lagged_layers(network: Transformer) -> list[LaggedLayer]:

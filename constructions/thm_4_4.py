@@ -26,7 +26,7 @@ from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_form
 from analyzer.relu_error import Neuron, local_range
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, extraction_budget
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions import feedforward
 from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
@@ -122,7 +122,7 @@ def build(
     banks = _banks(target, rpe, bank, schedule, heads, allowed) if dtype == "exact" else _float_banks(target, rpe, schedule, allowed, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
-    delivered = _delivered(target, draft, schedule, form)
+    delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
     if dtype != "exact":
         price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
         delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
@@ -213,17 +213,30 @@ def _float_banks(target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[i
     return result
 
 
+def _promised(bank: str, heads: LagBank) -> arb:
+    """The bound of a bank."""
+    with working_precision(256):
+        if bank == "minimal":
+            return adaptive_minimal_bound(heads.rpe, heads.lags, sorted(heads.decays))
+        return extraction_budget(bank, heads.rpe, max(heads.lags), heads.decays)
+
+
 def _placeholder(target: AdaptiveMemory) -> list[Neuron]:
     return [Neuron((fmpq(0),) * slots_of(target).tokens, fmpq(0), fmpq(0))]
 
 
-def _delivered(target: AdaptiveMemory, network: Transformer, schedule: Sequence[Sequence[int]], form: Form) -> list[arb]:
-    """Certified extraction error of every memory when its slot is right: the worst over its lags."""
+def _delivered(
+    target: AdaptiveMemory, network: Transformer, schedule: Sequence[Sequence[int]], form: Form, promised: Sequence[arb]
+) -> list[arb]:
+    """Extraction error of every memory when its slot is right: what is promised or, if that is above 1, certified for all its lags."""
     layers, slots = lagged_layers(network), slots_of(target)
     errors = {}
     for index, group in enumerate(schedule, start=1):
         layer = layers[index]
         for k in group:
+            if upper(promised[k]) <= 1:
+                errors[k] = promised[k]
+                continue
             worst = arb(0)
             for lag in target.occurring(k):
                 value = arb(lag) if form == "lag" else arb(lag).log()
@@ -280,7 +293,7 @@ def _certified_sample(
     if width is not None:
         return sampled_encoding(encoding, values, radius, width, rng), 1
     noise = [fmpq(0)] * target.dim + [rational(upper(e)) for e in delivered for _ in range(target.dim)]
-    most = encoding.sampling_width(form, rounding_margin(form, max(encoding.lags)), radius)
+    most = max(1, encoding.sampling_width(form, rounding_margin(form, max(encoding.lags)), radius))
     count, took = 1, 0
     while count <= 2 * most:
         for _ in range(MAX_DRAWS):

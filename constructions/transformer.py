@@ -25,6 +25,7 @@ import jax
 import numpy as np
 from flint import fmpq
 
+from analyzer.errors import InputError
 from analyzer.exact import nearest, rational
 
 AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
@@ -102,6 +103,17 @@ class Transformer:
     def map(self, function: Callable[[Any], Any]) -> "Transformer":
         """The network with every weight array replaced."""
         return jax.tree.map(function, self)
+
+
+def checked_decays(attention: Attention) -> np.ndarray:
+    """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log)."""
+    decays = to_exact(attention.decay)
+    if len(decays) != len(attention.rpe):
+        raise InputError(f"{len(decays)} decays for {len(attention.rpe)} heads")
+    for kind, p in zip(attention.rpe, decays, strict=True):
+        if not p > (1 if kind == "log" else 0):
+            raise InputError(f"a {kind} head has decay {nearest(p):.3g}: its weights over the infinite past do not add up")
+    return decays
 
 
 def exact_array(values: Any) -> np.ndarray:

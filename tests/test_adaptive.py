@@ -91,6 +91,9 @@ def test_decimals_are_exact() -> None:
         ({"a": ([1, "x"], "x0")}, None, "not an exact number"),
         ({"a": ([1, 0.5], "x0")}, None, "lag of a is 1/2 at x0 = 1"),
         ({"a": 10**8}, None, "whole numbers from 1 to"),
+        ({"a": 16**5000}, None, "enormous integer"),
+        ({"a": ([1, 16**5000], "x0")}, None, "enormous integer"),
+        ({"a": "1"}, [[16**5000]], "enormous integer"),
         ({"x0": "1"}, None, "cannot be the name"),
         ({"exp": "1"}, None, "cannot be the name"),
         ({"a b": "1"}, None, "cannot be the name"),
@@ -129,6 +132,16 @@ def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
     data = {"kind": "adaptive", "alphabet": SIGNS, "memory": [{"name": "m", "lag": "1"}]} | change
     with pytest.raises(InputError, match=message):
         adaptive_from_dict(data, "test")
+
+
+def test_enormous_numbers_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "target.toml"
+    path.write_text(f"kind = 'adaptive'\nalphabet = [[{'9' * 5000}]]")
+    with pytest.raises(InputError, match="not valid TOML"):
+        read_toml(path)
+    path.write_text("kind = 'adaptive'\nalphabet = [[1e-999999999]]\n[[memory]]\nname = 'm'\nlag = '1'")
+    with pytest.raises(InputError, match="reasonable size"):
+        target_from_dict(read_toml(path), "test")
 
 
 def test_kinds_are_told_apart() -> None:

@@ -42,6 +42,8 @@ def verify(network: Transformer) -> Reached:
         "what attention writes": (layer.gains.any(axis=(0, 2)), [j == MEMORY for j in range(4)]),
         "what scores read": (layer.scores.any(axis=0), [j == LAG for j in range(4)]),
     }
+    if any(p != "none" for p in ffn.precision):
+        raise InputError("the read-out of Proposition 4.2's network is not rounded")
     for name, (found, expected) in parts.items():
         if np.asarray(found).tolist() != expected:
             raise InputError(f"this is not the network of Proposition 4.2: {name} differs")

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.adaptive import AdaptiveMemory, Situation
+from analyzer.adaptive import MAX_LAG, AdaptiveMemory, Situation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
@@ -49,8 +49,8 @@ from verify.rounding import extraction_error, feed_forward_error
 from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound
 
 HALF = fmpq(1, 2)
-STAIRCASE = arb(2) ** -LOG_BITS
-"""How far a slot that nothing rounds may be from its lag or logarithm (0 but for the storage of logarithms), and what that may cost."""
+STAIRCASE = fmpq(1, 2**LOG_BITS)
+"""How far a slot that nothing rounds may be from the logarithm of its lag, and what that may cost; lags themselves are exact."""
 MAX_WORK = 1_500_000
 """Situations times neurons of the read-out gone through one by one (some ten seconds); beyond that the box is certified."""
 STORAGE = arb(2) ** -60
@@ -250,8 +250,9 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
     expected = {"lag": "integer", "log": "log"}[reading.form]
     if precision not in ("none", expected):
         reading.faults.append(f"lag {name}: its slot is rounded by {precision!r}, this theorem's by {expected!r}")
-    values: dict[int, arb] = {}
-    distance, worst, promised = fmpq(-1), "", arb(HALF) if precision != "none" else STAIRCASE
+    values: dict[int, set[int | fmpq]] = {}
+    allowed = fmpq(0) if reading.form == "lag" else STAIRCASE
+    distance, worst, promised = fmpq(-1), "", arb(HALF if precision != "none" else allowed)
     layer = reading.layers[reading.place(memory)]
     longest = max(target.occurring(memory))
     if layer.constants is not None and longest >= layer.constants["factor"].shape[1]:
@@ -269,9 +270,9 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
                     reading.faults.append(
                         f"lag {name}: the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}"
                     )
-                elif not arb(off) <= promised:
+                elif not off <= allowed:
                     reading.faults.append(f"lag {name}: the staircase holds {_short(y)}{at}, the lag is {lag}")
-                values[lag] = arb(y)
+                values.setdefault(lag, set()).add(y)
             else:
                 off = rounding_distance(reading.form, lag, y, moved + evaluation)
                 if not off < HALF:
@@ -279,10 +280,13 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
                         f"lag {name}: the lag is {lag}{at}, but the slot can be {_short(off)} away from it before rounding: "
                         f"the margin 1/2 is missed by {_short(off - HALF)}"
                     )
-                values[lag] = ideal
+                values.setdefault(lag, set()).add(lag)
             if off > distance:
                 distance, worst = off, at.removeprefix(" at ")
-        slots = {lag: reading.slot(memory, lag, value) for lag, value in values.items()}
+        slots = {}
+        for lag, found in values.items():  # tokens with the same lag may differ in what a staircase holds: the worst counts
+            every = [reading.slot(memory, lag, reading.ball(v) if isinstance(v, int) else arb(v)) for v in found]
+            slots[lag] = max(every, key=lambda slot: upper(slot.error))
         budget = _extraction_budget(reading, memory, bank, slots)
         error = maximum([slot.error for slot in slots.values()])
         if not upper(error) <= upper(budget):
@@ -313,7 +317,7 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[in
         rounding = maximum([slot.rounding for slot in slots.values()])
         return promised + rounding + _float_storage(reading, heads, row, max(lags))
     storage = promised * STORAGE
-    slack = STAIRCASE if reading.form == "log" and reading.precision(memory) == "none" else arb(0)
+    slack = arb(STAIRCASE if reading.form == "log" and reading.precision(memory) == "none" else 0)
     return promised + storage + slack
 
 
@@ -369,7 +373,8 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
             measured[f"extraction {m.name}"] = (m.error, m.budget)
         theorem = thm_4_4.theorem_of(target, reading.attention, reading.deep)
         lags = {m.name: max(m.slots) for m in ordered}
-        proof = thm_4_4.memory_graph(reading.rpe, bank, ffn, target.parents, lags, theorem, "")
+        in_order = {target.names[k]: target.parents[target.names[k]] for group in reading.schedule for k in group}
+        proof = thm_4_4.memory_graph(reading.rpe, bank, ffn, in_order, lags, theorem, "")
         parts = [Part(name, *map(upper, measured[name])) for name in proof if name in measured]
         if reading.faults:
             certified = arb.pos_inf()
@@ -522,8 +527,8 @@ def _adversary(
     pull = np.zeros((length, slots.dim))
     for k, (memory, lag) in enumerate(zip(memories, situation.lags, strict=True)):
         for (j, i), norm in memory.slots[lag].norms.items():
-            window = [float(v.mid()) for v in norm.window[:length]]
-            pull[: len(window), i] += slope[slots.block(k + 1)[j]] * np.array(window)
+            window = np.nan_to_num([float(v.mid()) for v in norm.window[:length]])
+            pull[: len(window), i] += np.nan_to_num(slope[slots.block(k + 1)[j]]) * window
     choice = np.argmax(sign * pull @ alphabet.T, axis=1)
     return [target.alphabet[fixed.get(s, int(choice[s]))] for s in range(length)]
 
@@ -535,9 +540,15 @@ class _Evaluator:
         self.reading, self.neurons = reading, neurons
         self.lag_neurons = [reading.writers(k) for k in range(len(reading.target.memories))]
         self.constant = constant_coordinates(reading.network)[1].get(reading.slots.constant, fmpq(0))
-        self.known: dict[tuple[int, int, int, str], list[arb]] = {}
+        longest = [reading.ball(max(reading.target.occurring(k))) for k in range(reading.slots.memories)]
+        self.bits = max(reading.layers[reading.place(k)].bits(value) for k, value in enumerate(longest))
+        self.known: dict[tuple[int, int, int, object], list[arb]] = {}
 
     def __call__(self, tokens: Sequence[tuple[fmpq, ...]]) -> arb | None:
+        with working_precision(self.bits):
+            return self._evaluate(tokens)
+
+    def _evaluate(self, tokens: Sequence[tuple[fmpq, ...]]) -> arb | None:
         reading, slots = self.reading, self.reading.slots
         stream = [arb(0)] * slots.width
         for j, v in enumerate(tokens[0]):
@@ -555,10 +566,13 @@ class _Evaluator:
         """The lag that rounding leaves, or the slot as it is; None if rounding cannot be decided."""
         y = _network_value(self.lag_neurons[memory], stream)
         precision = self.reading.precision(memory)
+        if not abs(y) < MAX_LAG:
+            return None
         if precision == "none":
             return y
-        whole = ((y if precision == "integer" else y.exp()) + arb(1) / 2).floor().unique_fmpz()
-        if whole is None:
+        shifted = (y if precision == "integer" else y.exp()) + arb(1) / 2
+        whole = shifted.floor().unique_fmpz()
+        if whole is None or shifted.contains(arb(whole)):  # cannot be decided, or a tie
             return None
         return int(whole) if precision == "integer" else max(1, int(whole))
 
@@ -569,7 +583,7 @@ class _Evaluator:
         for i in range(reading.slots.dim):
             if not any(layer.gains[:, row, i]):
                 continue
-            key = (memory, j, i, str(slot) if isinstance(slot, int) else slot.str(30))
+            key = (memory, j, i, slot if isinstance(slot, int) else (slot.mid().man_exp(), slot.rad().man_exp()))
             if key not in self.known or len(self.known[key]) < len(tokens):
                 with working_precision(layer.bits(reading.ball(slot))):
                     self.known[key] = layer.kernel(row, i, reading.ball(slot)).values(0, len(tokens))

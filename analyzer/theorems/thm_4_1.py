@@ -10,7 +10,7 @@ Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_F
 if the first FFN has width Ω̃(Σ‖g_i‖²_B) (log: Ω̃(Σ‖log g_i‖²_B T_i²)).
 
 Constants. Those of Theorem 3.1 with T_k = max g_k; (3.6), (3.7) for the minimal banks. The width is Σ_i 16‖g_i‖²_B(D+1)/margin² with
-margin 1/2 (log: log(1+1/(2T_i))), from `analyzer.lag_encoding`; the exact encoding needs one neuron less than there are tokens.
+margin 1/2 (log: log(1+1/(2T_i))), from `analyzer.lag_encoding`; the exact encoding has one neuron per token at most.
 
 Construction. The one-level case of Theorem 4.4: `constructions.thm_4_4`.
 

@@ -13,9 +13,9 @@ if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (
 layer per level and one for the first encoding: L = levels + 1.
 
 Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k
-inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. With slot-wise Lipschitz constants the
-sum Σ Lip_k e_k is never above Lip₂ √(Σ d e_k²), by Cauchy and Schwarz, so the sum is what is certified; `bound` prints the root of the
-sum of squares beside it.
+inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. The sum
+Σ Lip_k e_k is at most √(Σ Lip_k²) √(Σ e_k²), by Cauchy and Schwarz: it is what is promised, and `bound` prints the root of the sum of
+squares beside it.
 
 Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1
 has its attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
@@ -211,7 +211,10 @@ def parallel_graph(root: str, title: str, rpe: ex.Rpe, bank: str, ffn: str, lags
 
 
 def score_parameters(attention: str, model_dim: int, heads: int) -> dict[str, Any]:
-    """Numbers that a head's score is made of: W_Q, W_K ∈ R^{D×D} and p for dot products, w ∈ R^D and p for tmx."""
+    """Numbers that a head's score is made of in the model class: W_Q, W_K ∈ R^{D×D} and p for dot products, w ∈ R^D and p for tmx.
+
+    (The constructions use dot products of rank one only, and store no more than that.)
+    """
     per_head = 2 * model_dim**2 + 1 if attention == "dp" else model_dim + 1
     return {"per_head": per_head, "total": per_head * heads, "order": "O(D^2)" if attention == "dp" else "O(D)"}
 
