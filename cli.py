@@ -666,7 +666,7 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
     result = run_demo(out, quiet or as_json, show=not as_json)
     if as_json:
         _emit(result)
-    if result["chain"]["verdict"] == "violated":
+    if "violated" in (result["chain"]["verdict"], result["adaptive"]["chain"]["verdict"]):
         sys.exit(1)
 
 

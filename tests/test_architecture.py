@@ -89,7 +89,19 @@ def test_readme_is_short() -> None:
 
 def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
-    for row in run("demo", "--out", tmp_path / "demo", "--json").json["heads"]:
+    demo = run("demo", "--out", tmp_path / "demo", "--json").json
+    for row in demo["adaptive"]["slots"][:4]:
+        cells = [
+            f"{row['token']:+d}",
+            f"{row['lag_m1']:g}",
+            f"{row['m1']:+.4f}",
+            f"{row['lag_m2']:g}",
+            f"{row['output']:+.4f}",
+            f"{row['wanted']:+g}",
+        ]
+        assert f"| {row['t']} | {' | '.join(cells)} |" in readme
+    assert f"certified to {demo['adaptive']['chain']['certified']:.6g}" in readme
+    for row in demo["heads"]:
         law = f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
         assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {law} |" in readme
     net = tmp_path / "net"

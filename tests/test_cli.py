@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 Run = Callable[..., Any]
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 BUILD = ["build", "fixed", "--out", "OUT"]
+ADAPTIVE = ["build", "adaptive", "--out", "OUT", "--target"]
 BAD = [
     [*BUILD, "--lags", "0"],
     [*BUILD, "--lags", "2,2"],
@@ -59,7 +62,37 @@ BAD = [
     ["run", "BUNDLE", "--input", "HUGE", "--output", "OUT"],
     ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--rate", "²"],
     ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--readout", "m1"],
+    ["bound", "thm-4.4", "--heads", "10"],
+    ["bound", "thm-4.1", "--lags", "4", "--heads", "10", "--chain", "1"],
+    ["bound", "thm-4.1", "--target", "NESTED_TARGET", "--heads", "10"],
+    ["bound", "prop-4.2", "--lags", "4", "--heads", "10"],
+    ["bound", "thm-4.1", "--lags", "2,3", "--solve", "width", "--error", "0.1"],
+    ["limits", "dp-free", "--error", "0"],
+    ["limits", "dp-free", "--error", "nan"],
+    ["theorems", "--target", "nowhere.toml"],
+    *(
+        [*ADAPTIVE, target]
+        for target in ("nowhere.toml", "FIXED", "CYCLE", "ZERO", "HALF", "UNKNOWN", "NAN_TOKEN", "TWICE", "MANY", "EVIL")
+    ),
+    [*ADAPTIVE, "NESTED_TARGET", "--width", "5"],
+    [*ADAPTIVE, "NESTED_TARGET", "--encode", "barron", "--width", "0"],
+    [*ADAPTIVE, "NESTED_TARGET", "--encode", "barron", "--rounding", "relu"],
+    [*ADAPTIVE, "NESTED_TARGET", "--dtype", "float64", "--rounding", "relu"],
+    [*ADAPTIVE, "NESTED_TARGET", "--heads", "5"],
+    [*ADAPTIVE, "NESTED_TARGET", "--error", "inf"],
+    [*ADAPTIVE, "NESTED_TARGET", "--seed", "-1"],
 ]
+MEMORY = '[[memory]]\nname = "m"\nlag = '
+TARGETS = {
+    "CYCLE": 'alphabet = [[1], [-1]]\n[[memory]]\nname = "m"\nlag = "2 + n"\n[[memory]]\nname = "n"\nlag = "2 + m"',
+    "ZERO": f'alphabet = [[1], [-1]]\n{MEMORY}"1 + x0"',
+    "HALF": f'alphabet = [[1], [0.5]]\n{MEMORY}"1 + x0"',
+    "UNKNOWN": f'alphabet = [[1], [-1]]\n{MEMORY}"2 + y"',
+    "NAN_TOKEN": f'alphabet = [[nan], [1]]\n{MEMORY}"1"',
+    "TWICE": f'alphabet = [[1], [1.0]]\n{MEMORY}"1"',
+    "MANY": f"alphabet = {[[k / 16] for k in range(10)]}\n" + "\n".join(f'[[memory]]\nname = "m{k}"\nlag = "{k + 1}"' for k in range(8)),
+    "EVIL": f"alphabet = [[1], [-1]]\n{MEMORY}\"__import__('os').getpid()\"",
+}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +118,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     np.save(root / "empty.npy", np.zeros((0, 5, 1)))
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999,), }"
     (root / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    for name, text in TARGETS.items():
+        (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
     return {
+        **{name: root / f"{name}.toml" for name in TARGETS},
+        "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
         "BUNDLE": root / "bundle", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
@@ -130,7 +167,7 @@ def test_target_files(run: Run, tmp_path: Path) -> None:
     target.write_text('kind = "fixed"\ndim = 2\nlags = [1, 3]\nreadout = "x0[0] + m1[1]*m2[0]"\n')
     assert run("build", "fixed", "--target", target, "--error", "0.1", "--out", tmp_path / "net").code == 0
     for text in (
-        'kind = "adaptive"',
+        'kind = "adaptive"\nalphabet = [[1]]\nmemory = [{name = "m", lag = "1"}]',
         "lags = [1",
         'kind = "fixed"\nlags = [1]\ncolour = "red"',
         'kind = "fixed"\nlags = 3',
@@ -140,10 +177,81 @@ def test_target_files(run: Run, tmp_path: Path) -> None:
         assert run("build", "fixed", "--target", target, "--out", tmp_path / "other").code == 2
 
 
-@pytest.mark.parametrize("example", sorted((Path(__file__).parent.parent / "examples").glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
 def test_examples(run: Run, example: Path, tmp_path: Path) -> None:
-    result = run("build", "fixed", "--target", example, "--error", "0.05", "--out", tmp_path / "net", "--json")
+    kind = "adaptive" if "adaptive" in example.read_text() else "fixed"
+    result = run("build", kind, "--target", example, "--error", "0.05", "--out", tmp_path / "net", "--json")
     assert result.code == 0 and result.json["verdict"] == "holds" and result.json["certified"] <= 0.05
+    again = run("verify", tmp_path / "net", "--json")
+    assert again.code == 0 and again.json["certified"] == result.json["certified"]
+
+
+def test_build_adaptive(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "net"
+    arguments = ["--target", EXAMPLES / "nested.toml", "--rpe", "log", "--attention", "tmx", "--error", "1e-3", "--out", out]
+    built = run("build", "adaptive", *arguments, "--json")
+    assert built.code == 0 and built.err == ""
+    keys = {"theorem", "verdict", "witness", "certified", "bound", "parts", "sizes", "dtype", "rounding", "seconds"}
+    assert keys <= set(built.json) and built.json["theorem"] == "thm-4.4" and built.json["sizes"]["layers"] == 3
+    assert [part["name"] for part in built.json["parts"]] == ["lag m1", "extraction m1", "lag m2", "extraction m2", "read-out"]
+    memory = built.json["memories"][1]
+    assert memory["margin"] > 0.4 and memory["width_used"] < memory["width_theorem"] and memory["barron_norm"] == 2
+    assert built.json["score_parameters"]["order"] == "O(D)" and all(c["holds"] for c in built.json["conditions"])
+    shown = run("build", "adaptive", *arguments).out
+    assert "m2: level 2, lag (3 - m1)/2" in shown and "7 per head, O(D)" in shown and "holds" in shown
+    tokens = np.random.default_rng(0).choice([-1.0, 1.0], size=(2, 40, 1))
+    np.save(tmp_path / "x.npy", tokens)
+    assert run("run", out, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--json").json["shape"] == [2, 40]
+    x, y = tokens[..., 0], np.load(tmp_path / "y.npy")
+    for row in range(2):
+        for t in range(4, 40):
+            m1 = x[row, t - (1 if x[row, t] == 1 else 2)]
+            m2 = x[row, t - (1 if m1 == 1 else 2)]
+            assert abs(y[row, t] - x[row, t] * m1 * m2) <= built.json["certified"]
+
+
+def test_a_sample_that_is_too_narrow_is_written_and_violated(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "net"
+    built = run("build", "adaptive", "--target", EXAMPLES / "pair.toml", "--encode", "barron", "--width", "4", "--out", out, "--json")
+    assert built.code == 1 and built.json["verdict"] == "violated" and built.json["certified"] is None
+    verified = run("verify", out)
+    assert verified.code == 1 and "the margin 1/2 is missed by" in " ".join(verified.out.split())
+    theorem = max(memory["width_theorem"] for memory in built.json["memories"])
+    built = run("build", "adaptive", "--target", EXAMPLES / "pair.toml", "--encode", "barron", "--width", theorem, "--out", out, "--json")
+    assert built.code == 0 and built.json["verdict"] == "holds"
+
+
+def test_limits_dp_free(run: Run) -> None:
+    answer = run("limits", "dp-free", "--json").json
+    assert answer["lower_bound"] == 1 and answer["lower_bound_exact"] == "1"
+    assert answer["paper"] == 2 / 3 and answer["paper_exact"] == "2/3"
+    assert answer["dp"]["heads"] == 3 and answer["dp"]["certified"] <= 1e-6
+    weights = [Fraction(point["weight"]) for point in answer["certificate"]]
+    assert sum(map(abs, weights)) == 1 and sum(weights) == 0
+    for s in range(3):
+        assert sum(w * point["tokens"][s] for w, point in zip(weights, answer["certificate"], strict=True)) == 0
+    assert sum(w * p["tokens"][p["tokens"][0] + 1] for w, p in zip(weights, answer["certificate"], strict=True)) == 1
+    assert "error ≥ 1 (paper: 2/3)" in run("limits", "dp-free").out
+
+
+def test_adaptive_bounds(run: Run) -> None:
+    nested = run("bound", "thm-4.4", "--target", EXAMPLES / "nested.toml", "--heads", "128", "--json").json
+    assert nested["levels"] == [[2], [2]] and nested["layers"] == 3 and nested["root_sum_square"] < nested["attention"]
+    assert nested["memories"][0]["width_theorem"] == 512
+    chain = run("bound", "thm-4.4", "--lags", "2,3,4", "--chain", "1", "--heads", "300", "--json").json
+    assert chain["levels"] == [[2], [3, 4]] and chain["layers"] == 3
+    flat = run("bound", "thm-4.1", "--lags", "2,3", "--solve", "heads", "--error", "1e-2", "--json").json
+    fixed = run("bound", "thm-3.1", "--lags", "2,3", "--solve", "heads", "--error", "1e-2", "--json").json
+    assert flat["attention"] <= 1e-2 and flat["heads"] == fixed["heads"] and r"\frac" in flat["latex"]
+    width = run("bound", "thm-4.1", "--target", EXAMPLES / "pair.toml", "--solve", "width", "--error", "1e-2", "--json").json
+    assert width["readout_error"] <= 1e-2
+
+
+def test_dependencies_are_shown(run: Run) -> None:
+    tree = run("theorems", "thm-4.4", "--graph", "--target", EXAMPLES / "tree.toml").out
+    assert "both: level 2, lag 3 + left + right ∈ {1, 3, 5}" in tree and "  right: level 1" in tree
+    assert run("theorems", "thm-4.4", "--dot", "--target", EXAMPLES / "tree.toml").out.startswith("digraph memories")
+    assert run("theorems", "--target", EXAMPLES / "tree.toml", "--json").json["layers"] == 3
 
 
 @pytest.mark.parametrize("lag,rpe", [(64, "lin"), (64, "log")])

@@ -49,7 +49,8 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         claimed = _number(chain.get(name, math.nan))
         value = _number(found[name])
         slack = 1 + CLAIM_TOLERANCE if name != "witness" or certificate.dtype == "exact" else WITNESS_TOLERANCE
-        if not (claimed <= value * slack if name == "witness" else claimed * slack >= value):
+        honest = claimed <= value * slack if name == "witness" else claimed * slack >= value
+        if not honest or (chain.get(name) is None) != (found[name] is None):
             faults.append(f"the card claims {name} {chain.get(name)}, the weights give {found[name]}")
     if chain.get("verdict") != found["verdict"]:
         faults.append(f"the card claims the verdict {chain.get('verdict')!r}, the weights give {found['verdict']!r}")

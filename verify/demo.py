@@ -1,23 +1,28 @@
-"""The demo: heads that the constants ask for, one certified network, one figure with its numbers in CSV files."""
+"""The demo: heads that the constants ask for, a network for fixed and one for adaptive memories, a figure with its numbers in CSV files."""
 
 from pathlib import Path
 from typing import Any
 
-from flint import fmpq
+from flint import arb, fmpq
 
+from analyzer.adaptive import AdaptiveMemory, Memory
 from analyzer.errors import InputError
 from analyzer.exact import upper, working_precision
 from analyzer.extraction import attention_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from analyzer.theorems.lag_law import lag_law
+from constructions import thm_4_4 as adaptive
 from constructions.bundle import write
 from constructions.card import check_output, is_bundle
 from constructions.fused import fuse
+from constructions.lagged import ExactRunner
 from constructions.thm_3_1 import build
 from verify import report
 from verify.bundles import card_of, citation_of
+from verify.certificate import Certificate
 from verify.thm_3_1 import verify
+from verify.thm_4_4 import verify as certify_adaptive
 
 ERROR = 1e-2
 LAGS = (1, 4, 16, 64)
@@ -25,6 +30,9 @@ LAG = 4
 HEADS = (8, 16, 32, 64, 128, 256)
 GROWTH = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 TARGET = FixedMemory((LAG, 16), 1, "x0 + m1*m2")
+NESTED = AdaptiveMemory(((fmpq(-1),), (fmpq(1),)), (Memory("m1", "(3 - x0)/2"), Memory("m2", "(3 - m1)/2")), "x0*m1*m2")
+"""g(1) = 1, g(−1) = 2; the second lag is read off the token that the first one found."""
+SEQUENCE = (1, -1, -1, 1, 1, -1, 1, -1, -1, 1)
 
 
 def heads_table() -> list[dict[str, Any]]:
@@ -72,6 +80,36 @@ def growth_curves() -> dict[str, list[tuple[int, int]]]:
     return {**curves, "minimal bank = lag law": [(lag, lag) for lag in GROWTH]}
 
 
+def mechanism() -> tuple[adaptive.Construction, Certificate, list[dict[str, Any]]]:
+    """The nested target built and certified, and what its slots hold at every position of a short sequence."""
+    built = adaptive.build(NESTED, error=ERROR)
+    certificate = certify_adaptive(built.network, NESTED, built.bank, built.ffn)
+    slots = adaptive.slots_of(NESTED)
+    first, second, output = ExactRunner(built.network).stream([[x] for x in SEQUENCE])
+    indices = [int(x == 1) for x in SEQUENCE]
+    rows = []
+    for t, x in enumerate(SEQUENCE):
+        seen = NESTED.situation(indices, t)
+        if seen is None:
+            continue
+        wanted = NESTED.readout([arb(v) for v in NESTED.point(seen)])
+        row = {"t": t, "token": x, "lag_m1": float(first[t, slots.lag(0)]), "m1": float(second[t, slots.block(1)[0]])}
+        rows.append(row | {"lag_m2": float(second[t, slots.lag(1)]), "output": float(output[t]), "wanted": float(wanted)})
+    return built, certificate, rows
+
+
+def _show_mechanism(certificate: Certificate, rows: list[dict[str, Any]]) -> None:
+    out = report.console()
+    out.print(f"\nLags that depend on the tokens: y = {NESTED.formula}, read off one after the other, error {ERROR}")
+    out.print("\n".join(NESTED.tree_lines()))
+    sequence = " ".join(f"{x:+d}" for x in SEQUENCE)
+    forms = {"t": "d", "token": "+d", "lag_m1": "g", "m1": "+.4f", "lag_m2": "g", "output": "+.4f", "wanted": "+g"}
+    cells = [[format(row[name], form) for name, form in forms.items()] for row in rows]
+    columns = ["t", "x_t", "lag slot m1", "m1 = x_{t-lag}", "lag slot m2", "network", "wanted"]
+    out.print(report.table(f"The residual stream on {sequence}", columns, cells))
+    report.show_certificate(certificate)
+
+
 def _law(row: dict[str, Any]) -> str:
     return f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
 
@@ -84,6 +122,7 @@ def _prepare(out: Path) -> None:
     except OSError as error:
         raise InputError(f"cannot create {str(out)[:80]}: {error.strerror}") from None
     check_output(out / "network")
+    check_output(out / "adaptive")
 
 
 def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
@@ -106,11 +145,18 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         report.show_certificate(certificate)
     card = card_of(built, certificate)
     write(out / "network", built.network, card, citation_of(card))
+    with report.progress("building and certifying", quiet):
+        nested, nested_certificate, rows_of_slots = mechanism()
+    if show:
+        _show_mechanism(nested_certificate, rows_of_slots)
+    card = card_of(nested, nested_certificate)
+    write(out / "adaptive", nested.network, card, citation_of(card))
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:
-        report.console().print(f"\nbundle {out / 'network'}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
-    return {"heads": rows, "chain": certificate.as_dict(), "figure": figure}
+        report.console().print(f"\nbundles network and adaptive in {out}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
+    slots = {"sequence": list(SEQUENCE), "slots": rows_of_slots, "chain": nested_certificate.as_dict()}
+    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "figure": figure}
 
 
 def _figure(out: Path) -> str | None:

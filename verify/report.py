@@ -71,9 +71,9 @@ def _show_memories(details: dict[str, Any]) -> None:
     rows = []
     for m in details["memories"]:
         lags = ",".join(map(str, m["lags"])) if len(m["lags"]) < 8 else f"{m['lags'][0]}…{m['lags'][-1]}"
-        norms = [number(m["barron_norm"]), number(m["barron_norm_log"])]
+        norms = [f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}"]
         rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4g}", *norms, m["width_theorem"], m["width_used"]])
-    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖_B", "‖log g‖_B", "width, theorem", "width used"]
+    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖", "‖log g‖", "Barron width", "used"]
     out, score = console(), details["score_parameters"]
     out.print(table("", columns, rows))
     out.print(f"score parameters: {score['per_head']} per head, {score['order']}, {score['total']} in all ({details['attention']})")
