@@ -72,7 +72,6 @@ def theorems(
     if target_file is not None:
         _show_memories(target_file, dot, as_json)
         return
-    from analyzer.extraction import EXTRACTION
     from analyzer.latex import latex as latex_of
     from analyzer.proof import dot as dot_text
     from analyzer.proof import tree_lines
@@ -87,8 +86,8 @@ def theorems(
                 click.echo(f"{row['id']:10} {row['title']}")
         return
     module = _theorem(theorem_id)
-    proof = module.proof_graph(rpe, bank, "spline", (4,))
-    formula = latex_of(EXTRACTION[rpe])
+    proof = module.proof_graph(rpe, bank, "spline", (4,) if theorem_id == "thm-3.1" else (2, 4))
+    formula = latex_of(module.EXPRESSION[rpe])
     if as_json:
         nodes = [{"name": n, "title": d["title"], "budget": str(d["budget"])} for n, d in proof.nodes(data=True)]
         edges = [list(edge) for edge in proof.edges]
@@ -260,7 +259,7 @@ def _leveled(
 
 
 def _one_bound(rpe: Any, levels: list[list[int]], heads: int | None, tuning: str, rate: int | None, error: float | None) -> dict[str, Any]:
-    from analyzer.exact import upper
+    from analyzer.exact import nearest, upper
     from analyzer.theorems.thm_4_4 import leveled_bound, solve_heads
 
     if heads is None:
@@ -273,6 +272,8 @@ def _one_bound(rpe: Any, levels: list[list[int]], heads: int | None, tuning: str
         "heads": found.heads,
         "split": [list(level.heads) for level in found.levels],
         "rate": [level.rate for level in found.levels],
+        "alpha": [[nearest(t.alpha) for t in level.tunings] for level in found.levels],
+        "gamma": [[nearest(t.gamma) for t in level.tunings] for level in found.levels],
         "errors": [upper(e) for e in found.errors],
         "attention": upper(found.total),
         "root_sum_square": upper(found.root_sum_square),

@@ -6,12 +6,14 @@ import networkx as nx
 import sympy
 
 
-def lemma(graph: nx.DiGraph, name: str, title: str, budget: sympy.Expr, uses: tuple[str, ...] = (), source: str = "") -> None:
-    """Add a lemma that uses lemmas already in the graph."""
+def lemma(
+    graph: nx.DiGraph, name: str, title: str, budget: sympy.Expr, uses: tuple[str, ...] = (), source: str = "", relation: str = "≤"
+) -> None:
+    """Add a lemma that uses lemmas already in the graph; what it speaks of is ≤ its budget, or ≥ for a lower bound."""
     missing = [u for u in uses if u not in graph]
     if missing:
         raise KeyError(f"lemma {name} uses {missing[0]}, which is not in the graph")
-    graph.add_node(name, title=title, budget=budget, source=source)
+    graph.add_node(name, title=title, budget=budget, source=source, relation=relation)
     graph.add_edges_from((name, used) for used in uses)
 
 
@@ -24,7 +26,7 @@ def tree_lines(graph: nx.DiGraph) -> list[str]:
         data: dict[str, Any] = graph.nodes[name]
         source = f"  [{data['source']}]" if data["source"] else ""
         lines.append(f"{'  ' * indent}{name}: {data['title']}{source}")
-        lines.append(f"{'  ' * indent}    ≤ {sympy.sstr(data['budget'])}")
+        lines.append(f"{'  ' * indent}    {data['relation']} {sympy.sstr(data['budget'])}")
         for used in graph.successors(name):
             walk(used, indent + 1)
 
@@ -37,7 +39,7 @@ def dot(graph: nx.DiGraph) -> str:
     """The graph in Graphviz's language."""
     lines = ["digraph proof {", "  rankdir=TB; node [shape=box];"]
     for name, data in graph.nodes(data=True):
-        label = f"{name}\\n{data['title']}\\n≤ {sympy.sstr(data['budget'])}".replace('"', "'")
+        label = f"{name}\\n{data['title']}\\n{data['relation']} {sympy.sstr(data['budget'])}".replace('"', "'")
         lines.append(f'  "{name}" [label="{label}"];')
     lines += [f'  "{a}" -> "{b}";' for a, b in graph.edges]
     return "\n".join([*lines, "}"])

@@ -13,7 +13,13 @@ from analyzer.theorems.lag_law import lag_law
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_conformance(name: str, bank: str, rpe: str) -> None:
     module = THEOREMS[name]
-    assert name == module.ID and module.TITLE and module.STATEMENT[rpe] and "@" in module.citation(bank, "barron")
+    assert (
+        name == module.ID
+        and module.TITLE
+        and module.STATEMENT[rpe]
+        and isinstance(module.EXPRESSION[rpe], sympy.Expr)
+        and "@" in module.citation(bank, "barron")
+    )
     for word in ("Setting.", "Statement.", "Construction.", "References."):
         assert word in module.__doc__
     graph = module.proof_graph(rpe, bank, "spline", (2, 5))

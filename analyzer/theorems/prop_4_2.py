@@ -44,6 +44,7 @@ STATEMENT = dict.fromkeys(
     ("lin", "log"),
     "y_t = x_{t−x_t−1} on {−1, 0, 1}: (A) one dp layer with 3 heads reaches every ε > 0, (B) every dp-free attention layer errs by ≥ 1",
 )
+EXPRESSION = dict.fromkeys(("lin", "log"), ex.ADAPTIVE_MINIMAL["lin"])
 citation = partial(thm_3_1.citation, result="Proposition 4.2")
 
 ALPHABET = (-1, 0, 1)
@@ -88,6 +89,6 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     lemma(graph, "zeros", "the kernel vanishes at every s below the lag", sympy.Integer(0), source="3.6")
     lemma(graph, "(A)", "one dot-product layer, three lin heads: worst case", ex.ADAPTIVE_MINIMAL["lin"].subs({ex.T: 2}), ("zeros",))
     lemma(graph, "affine", "without dot products the output is affine in the tokens", sympy.Integer(0))
-    lemma(graph, "(B)", "four inputs that no affine functional tells apart: at least", sympy.Integer(1), ("affine",), "sharp; paper: 2/3")
-    lemma(graph, ID, TITLE, sympy.Integer(1), ("(A)", "(B)"), "Wang & E, Proposition 4.2")
+    lemma(graph, "(B)", "four inputs that no affine functional tells apart", sympy.Integer(1), ("affine",), "sharp; paper: 2/3", "≥")
+    lemma(graph, ID, TITLE, sympy.Integer(1), ("(A)", "(B)"), "Wang & E, Proposition 4.2", "≥")
     return graph

@@ -25,5 +25,6 @@ STATEMENT = {
     "lin": "√Σe_k² ≤ C(n)/H^n √(Σ_k e^{0.02(n+1)T_k}),  inner widths Ω̃(max ‖g_i‖²),  L = M + 1",
     "log": "√Σe_k² ≤ C(n)/H^n √(Σ_k T_k^{2.02(n+1)}),  inner widths Ω̃(max ‖log g_i‖² T_i²),  L = M + 1",
 }
+EXPRESSION = thm_3_1.EXPRESSION
 citation = partial(thm_3_1.citation, result="Proposition 4.5")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

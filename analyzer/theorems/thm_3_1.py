@@ -50,6 +50,7 @@ STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
     "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k T_k^{1.01})^{n+1}  for every n ≥ 1",
 }
+EXPRESSION = ex.EXTRACTION
 BIBTEX = """@inproceedings{wang2024understanding,
   title     = {Understanding the Expressive Power and Mechanisms of Transformer for Sequence Modeling},
   author    = {Wang, Mingze and E, Weinan},

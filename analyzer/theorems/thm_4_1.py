@@ -26,5 +26,6 @@ from analyzer.theorems import thm_3_1, thm_4_4
 ID = "thm-4.1"
 TITLE = "adaptive memories with lags of the current token, two layers"
 STATEMENT = thm_3_1.STATEMENT
+EXPRESSION = thm_3_1.EXPRESSION
 citation = partial(thm_3_1.citation, result="Theorem 4.1")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

@@ -56,9 +56,7 @@ _CHAIN = {
     "log": "√Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} T_l^{2.02(n+1)} + (Σ_{l>K} T_l^{1.01})^{2n+2})",
 }
 STATEMENT = {rpe: f"|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  {text},  L = levels + 1" for rpe, text in _CHAIN.items()}
-ATTENTION = ("dp", "tmx")
-ENCODINGS = ("exact", "barron")
-ROUNDINGS = ("ideal", "relu")
+EXPRESSION = ex.EXTRACTION
 
 
 def citation(bank: str, ffn: str) -> str:
