@@ -249,13 +249,15 @@ class AdaptiveMemory:
         return {"kind": "adaptive", "alphabet": alphabet, "readout": self.formula, "memory": memories}
 
     def tree_lines(self) -> list[str]:
-        """The dependencies as an indented text tree, from the memories that no other memory reads."""
+        """The dependencies as an indented text tree, from the memories that no other memory reads; each memory is shown in full once."""
         lines: list[str] = []
+        shown: set[str] = set()
 
         def walk(name: str, indent: int) -> None:
-            if name == "x0":
-                lines.append(f"{'  ' * indent}x0: the current token")
+            if name == "x0" or name in shown:
+                lines.append(f"{'  ' * indent}{name}: {'the current token' if name == 'x0' else 'see above'}")
                 return
+            shown.add(name)
             k = self.names.index(name)
             lags = ", ".join(map(str, self.occurring(k)))
             lines.append(f"{'  ' * indent}{name}: level {self.levels[name]}, lag {self.lag_text(k)} ∈ {{{lags}}}")

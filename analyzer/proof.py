@@ -18,11 +18,16 @@ def lemma(
 
 
 def tree_lines(graph: nx.DiGraph) -> list[str]:
-    """The graph as an indented text tree from its root (the lemma that nobody uses)."""
+    """The graph as an indented text tree from its root (the lemma that nobody uses); what was shown before is only named."""
     roots = [name for name in graph if graph.in_degree(name) == 0]
     lines: list[str] = []
+    shown: set[str] = set()
 
     def walk(name: str, indent: int) -> None:
+        if name in shown:
+            lines.append(f"{'  ' * indent}{name}: see above")
+            return
+        shown.add(name)
         data: dict[str, Any] = graph.nodes[name]
         source = f"  [{data['source']}]" if data["source"] else ""
         lines.append(f"{'  ' * indent}{name}: {data['title']}{source}")
