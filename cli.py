@@ -650,10 +650,32 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
         staging.unlink(missing_ok=True)
         raise InputError(f"cannot write {destination}: {failure.strerror}") from None
     summary = {"output": str(destination), "shape": list(outputs.shape), "dtype": network.dtype, "seconds": seconds}
+    strange = _outside_alphabet(files.card, tokens)
+    if strange is not None:
+        summary["outside_alphabet"] = strange
     if as_json:
         _emit(summary)
     else:
         click.echo(f"{outputs.shape} outputs in {seconds:.3f} s written to {destination}")
+        if strange:
+            click.echo(f"{strange} tokens are not in the target's alphabet: the certificate does not cover what depends on them")
+
+
+def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
+    """How many tokens are not in an adaptive target's alphabet (up to float32 rounding); None for other targets."""
+    import numpy as np
+
+    from analyzer.adaptive import AdaptiveMemory
+    from analyzer.exact import nearest
+    from analyzer.targets import target_from_dict
+
+    target = target_from_dict(card.get("target"), "card.json")
+    if not isinstance(target, AdaptiveMemory):
+        return None
+    known = np.zeros(tokens.shape[:-1], dtype=bool)
+    for token in target.alphabet:
+        known |= (np.abs(tokens - np.array([nearest(v) for v in token])) <= 2.0**-24).all(axis=-1)
+    return int((~known).sum())
 
 
 @cli.command()

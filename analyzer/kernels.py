@@ -189,6 +189,13 @@ class Kernel:
     def tail(self, start: int) -> arb:
         return sum((group.tail(start) for group in self.groups), arb(0))
 
+    def floats(self, length: int) -> list[float]:
+        """The first values, `length` of them at most, in float64: cut where the rest adds up to less than the last bit of 1."""
+        count = min(length, 64)
+        while count < length and not self.tail(count) < arb(2) ** -60:
+            count = min(length, 2 * count)
+        return [float(v) for v in self.values(0, count)]
+
 
 @dataclass(frozen=True)
 class Norm:

@@ -163,10 +163,7 @@ def _table(layer: FusedLayer, length: int) -> np.ndarray:
             for column in range(columns):
                 key = (layer.embedding[j, column], tuple(layer.gains[:, j, column]))
                 if key not in cache:
-                    kernel, count = layer.kernel(unit, column), min(length, 64)
-                    while count < length and not kernel.tail(count) < arb(2) ** -60:
-                        count = min(length, 2 * count)
-                    cache[key] = [float(v) for v in kernel.values(0, count)]
+                    cache[key] = layer.kernel(unit, column).floats(length)
                 tables.append(cache[key])
     longest = max(map(len, tables))
     padded = [t + [0.0] * (longest - len(t)) for t in tables]

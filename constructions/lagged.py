@@ -301,7 +301,7 @@ class ExactRunner:
             bits = layer.bits(value)
             with working_precision(bits):
                 value = arb(lag).log() if layer.kind == "nf" and "log" in layer.rpe else arb(lag)
-                self._kernels[key] = [float(v) for v in layer.kernel(row, column, value).values(0, length)]
+                self._kernels[key] = layer.kernel(row, column, value).floats(length)
         return self._kernels[key]
 
     def stream(self, tokens: Any) -> list[np.ndarray]:
@@ -339,8 +339,12 @@ class ExactRunner:
             lags = np.unique(lag)
             if len(lags) > MAX_KERNELS:
                 raise InputError(f"{len(lags)} different lags arise in this array; {MAX_KERNELS} is the most that are run")
-            table = [[[self._row(index, row, c, int(b), length) for c in columns] for row in rows] for b in lags]
-            size = 1 << (2 * length - 1).bit_length()
+            kernels = [[[self._row(index, row, c, int(b), length) for c in columns] for row in rows] for b in lags]
+            longest = max(len(values) for by_row in kernels for by_column in by_row for values in by_column)
+            table = np.zeros((len(lags), len(rows), len(columns), longest))
+            for b, r, c in np.ndindex(*table.shape[:3]):
+                table[b, r, c, : len(kernels[b][r][c])] = kernels[b][r][c]
+            size = 1 << (length + longest - 1).bit_length()
             extracted = _extract(jnp.asarray(table), jnp.asarray(x[..., columns]), jnp.asarray(lag), jnp.asarray(lags), size)
             change[..., rows] += np.asarray(extracted)
         return change

@@ -202,6 +202,9 @@ def test_build_adaptive(run: Run, tmp_path: Path) -> None:
     tokens = np.random.default_rng(0).choice([-1.0, 1.0], size=(2, 40, 1))
     np.save(tmp_path / "x.npy", tokens)
     assert run("run", out, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--json").json["shape"] == [2, 40]
+    np.save(tmp_path / "strange.npy", np.array([1.0, 0.25, -1.0, 0.0]))
+    answer = run("run", out, "--input", tmp_path / "strange.npy", "--output", tmp_path / "z.npy", "--json").json
+    assert answer["outside_alphabet"] == 2
     x, y = tokens[..., 0], np.load(tmp_path / "y.npy")
     for row in range(2):
         for t in range(4, 40):
