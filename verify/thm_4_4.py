@@ -37,6 +37,7 @@ from analyzer.kernels import Norm, l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, encode, finite_or_huge, rounding_distance, rounding_margin, slot_form
 from analyzer.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems.thm_4_4 import check_alphabet
 from constructions import fast
 from constructions.lag_banks import head_mass
 from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layers
@@ -108,7 +109,7 @@ class _Reading:
         for index, layer in enumerate(self.layers):
             extracted = {j for k in (self.schedule[index - 1] if index else ()) for j in slots.block(k + 1)}
             written = {int(j) for j in np.nonzero(layer.gains.any(axis=(0, 2)))[0]}
-            read = {int(j) for j in np.nonzero(layer.gains.any(axis=(0, 1)))[0]}
+            read = {int(j) for j in np.nonzero(to_exact(self.network.layers[index].attention.value).any(axis=(0, 1)))[0]}
             if written - extracted:
                 self.faults.append(f"layer {index + 1}: attention writes coordinate {min(written - extracted)}, which is not its memory")
             if read - set(slots.block(0)):
@@ -283,7 +284,7 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
                 values.setdefault(lag, set()).add(lag)
             if off > distance:
                 distance, worst = off, at.removeprefix(" at ")
-        slots = {}
+        slots: dict[int, _Slot] = {}
         for lag, found in values.items():  # tokens with the same lag may differ in what a staircase holds: the worst counts
             every = [reading.slot(memory, lag, reading.ball(v) if isinstance(v, int) else arb(v)) for v in found]
             slots[lag] = max(every, key=lambda slot: upper(slot.error))
@@ -405,6 +406,7 @@ def _read(network: Transformer, target: AdaptiveMemory) -> _Reading:
         raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; this target's has {(slots.width, slots.dim)}")
     if count not in (target.depth + 1, len(target.memories) + 1):
         raise InputError(f"the network has {count} layers; this target needs {target.depth + 1}, or {len(target.memories) + 1} when deep")
+    check_alphabet(target, network.dtype)
     return _Reading(network, target, deep=count != target.depth + 1)
 
 

@@ -71,6 +71,13 @@ def fits(value: fmpq, dtype: str) -> bool:
     return value.q == 1 << twos and int(abs(value.p)).bit_length() <= bits and twos <= 126
 
 
+def check_alphabet(target: AdaptiveMemory, dtype: str) -> None:
+    """Refuse tokens that a float type cannot hold: the network would see others."""
+    for token in target.alphabet:
+        if dtype != "exact" and not all(fits(v, dtype) for v in token):
+            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
+
+
 def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
     """The result that a network of this kind belongs to."""
     if target.depth > 1:
@@ -108,9 +115,7 @@ def check_options(
         return
     if bank != "minimal":
         raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
-    for token in target.alphabet:
-        if not all(fits(v, dtype) for v in token):
-            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
+    check_alphabet(target, dtype)
     if rounding == "relu":
         raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
     if rpe == "log" and attention == "dp":
