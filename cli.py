@@ -61,7 +61,9 @@ def cli() -> None:
 @click.option("--latex", is_flag=True, help="The bound in LaTeX.")
 @click.option("--graph", is_flag=True, help="The proof as a tree of lemmas with their budgets.")
 @click.option("--dot", is_flag=True, help="The proof graph in Graphviz's language.")
-@click.option("--target", "target_file", type=click.Path(path_type=Path), help="With --graph or --dot: the memories of an adaptive target.")
+@click.option(
+    "--target", "target_file", type=click.Path(path_type=Path), help="An adaptive target: who depends on whom, or with an id its proof."
+)
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
 @click.option("--bank", type=BANK, default="tuned", show_default=True)
 @_json
@@ -69,9 +71,13 @@ def theorems(
     theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str, as_json: bool
 ) -> None:
     """What is implemented: statement, constants, proof graph; with --target, who depends on whom."""
-    if target_file is not None:
+    if theorem_id is not None:
+        _theorem(theorem_id)
+    if target_file is not None and theorem_id is None:
         _show_memories(target_file, dot, as_json)
         return
+    if theorem_id is None and (latex or graph or dot):
+        raise InputError("--latex, --graph and --dot need the id of a theorem, or --target")
     from analyzer.latex import latex as latex_of
     from analyzer.proof import dot as dot_text
     from analyzer.proof import tree_lines
@@ -86,8 +92,11 @@ def theorems(
                 click.echo(f"{row['id']:10} {row['title']}")
         return
     module = _theorem(theorem_id)
-    proof = module.proof_graph(rpe, bank, "spline", (4,) if theorem_id == "thm-3.1" else (2, 4))
-    formula = latex_of(module.EXPRESSION[rpe])
+    if target_file is None:
+        proof = module.proof_graph(rpe, bank, "spline", (4,) if theorem_id == "thm-3.1" else (2, 4))
+    else:
+        proof = _proof_of_target(theorem_id, module.TITLE, target_file, rpe, bank)
+    formula = latex_of(module.expression(rpe, bank))
     if as_json:
         nodes = [{"name": n, "title": d["title"], "budget": str(d["budget"])} for n, d in proof.nodes(data=True)]
         edges = [list(edge) for edge in proof.edges]
@@ -113,6 +122,17 @@ def _show_memories(path: Path, dot: bool, as_json: bool) -> None:
         _emit({"memories": memories, "levels": target.depth, "layers": target.depth + 1, "situations": len(target.situations)})
     else:
         click.echo(target.dot() if dot else "\n".join(target.tree_lines()))
+
+
+def _proof_of_target(theorem_id: str, title: str, path: Path, rpe: Any, bank: str) -> Any:
+    """The proof for the memories of a target."""
+    from analyzer.theorems.thm_4_4 import target_graph, theorem_of
+
+    target = _adaptive_target(path)
+    fitting = sorted({theorem_of(target, attention, deep) for attention in ("dp", "tmx") for deep in (False, True)})
+    if theorem_id not in fitting:
+        raise InputError(f"{theorem_id} does not speak of this target, but {' or '.join(fitting)} does")
+    return target_graph(target, rpe, bank, "spline", theorem_id, title)
 
 
 def _adaptive_target(path: Path) -> Any:
@@ -207,8 +227,9 @@ def bound(
 
         show_comparison(result)
     else:
-        for key, value in result.items():
-            click.echo(f"{key:18} {value}")
+        from verify.report import show_bound
+
+        show_bound(result)
 
 
 def _leveled(
@@ -246,13 +267,14 @@ def _leveled(
         levels = [list(longest)]
     expression = attention_expression(rpe, longest)
     result = {"rpe": rpe, "tuning": tuning, "lags": list(longest), "levels": levels}
-    result |= _one_bound(rpe, levels, heads, tuning, rate, error)
+    flat = _one_bound(rpe, levels, heads, tuning, rate, error)
+    result |= flat
     if target is not None:
         result["memories"] = _lag_widths(target, rpe)
     if theorem_id == "prop-4.5":
         deep = [[lag] for lag in longest]
         widths = [row["width_theorem"] for row in result["memories"]] if target is not None else None
-        shallow = _one_bound(rpe, levels, heads, tuning, rate, error) | {"inner_width": sum(widths) if widths else None}
+        shallow = flat | {"inner_width": sum(widths) if widths else None}
         deeper = _one_bound(rpe, deep, heads, tuning, rate, error) | {"inner_width": max(widths) if widths else None}
         result |= deeper | {"levels": deep, "comparison": {"two layers": shallow, "M + 1 layers": deeper}}
     return result | {"expression": str(expression), "latex": latex_of(expression)}
@@ -281,9 +303,7 @@ def _one_bound(rpe: Any, levels: list[list[int]], heads: int | None, tuning: str
 
 
 def _lag_widths(target: Any, rpe: Any) -> list[dict[str, Any]]:
-    """Barron norms and sampling widths of a target's lags, for dot-product attention."""
-    from flint import arb
-
+    """Barron norms and sampling widths of a target's lags, for dot-product attention and parents without error."""
     from analyzer.exact import upper
     from analyzer.lag_encoding import encode, rounding_margin, slot_form
 
@@ -291,16 +311,8 @@ def _lag_widths(target: Any, rpe: Any) -> list[dict[str, Any]]:
     for k, name in enumerate(target.names):
         encoding = encode(target, k)
         margin = rounding_margin(form, max(target.occurring(k)))
-        norms = {"barron_norm": upper(arb(encoding.barron_norm("lag"))), "barron_norm_log": upper(arb(encoding.barron_norm("log")))}
-        rows.append(
-            {
-                "name": name,
-                "lags": list(target.occurring(k)),
-                **norms,
-                "margin": upper(margin),
-                "width_theorem": encoding.sampling_width(form, margin),
-            }
-        )
+        row: dict[str, Any] = {"name": name, "lags": list(target.occurring(k)), "margin": upper(margin)}
+        rows.append(row | encoding.describe(form, margin))
     return rows
 
 
@@ -451,15 +463,23 @@ def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_jso
 
     violated = certificate.verdict.value == "violated"
     if violated and not keep_violated:
+        if not all(condition.holds for condition in certificate.conditions):
+            raise Refusal(
+                f"H is too small for the rounding margins, nothing was written; use more heads or --bank minimal: {certificate.advice}"
+            )
         raise Refusal(f"the network does not obey its own theorem, nothing was written: {certificate.advice}")
     if asked is not None and certificate.certified > asked and not violated:
         raise Refusal(_missed(asked, certificate))
     card = card_of(built, certificate)
     write(out, built.network, card, citation_of(card))
     if as_json:
-        _emit({"out": str(out), **certificate.as_dict()})
+        _emit({"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]})
     else:
+        if card["target"]["kind"] == "adaptive":
+            console().print("\n".join(built.target.tree_lines()), soft_wrap=True)
         show_certificate(certificate)
+        if "barron" in (card["ffn"], card.get("encode")):
+            console().print(f"Barron samples drawn, until one was certified: {card['seeds']['draws']}, seed {card['seeds']['barron']}")
         console().print(f"written to {out}", soft_wrap=True)
     if violated:
         sys.exit(1)
@@ -519,7 +539,7 @@ def adaptive(
 
     check_output(out)
     from constructions.thm_4_4 import build as build_network
-    from verify.report import console, progress
+    from verify.report import progress
     from verify.thm_4_4 import verify as certify
 
     with progress("building and certifying", quiet or as_json):
@@ -528,8 +548,6 @@ def adaptive(
             heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed,
         )  # fmt: skip
         certificate = certify(built.network, target, bank, ffn)
-    if not as_json:
-        console().print("\n".join(target.tree_lines()), soft_wrap=True)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
     _finish(built, certificate, asked, out, as_json, keep_violated=width is not None)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flint import fmpq
 
@@ -46,6 +46,10 @@ class Memory:
     lag: str | tuple[fmpq, ...]
     parent: str = "x0"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.lag, str):
+            object.__setattr__(self, "lag", tuple(_number(v, f"the lag table of {self.name}") for v in self.lag))
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -64,6 +68,8 @@ class AdaptiveMemory:
     formula: str | None = None
 
     def __post_init__(self) -> None:
+        exact = tuple(tuple(_number(v, "the alphabet") for v in token) for token in self.alphabet[: MAX_ALPHABET + 1])
+        object.__setattr__(self, "alphabet", exact)
         if not 1 <= len(self.alphabet) <= MAX_ALPHABET:
             raise InputError(f"the alphabet has {len(self.alphabet)} tokens; give between 1 and {MAX_ALPHABET}")
         if not 1 <= self.dim <= MAX_DIM or any(len(token) != self.dim for token in self.alphabet):
@@ -122,7 +128,7 @@ class AdaptiveMemory:
 
     @cached_property
     def levels(self) -> dict[str, int]:
-        """1 + the length of the longest path to another memory; networkx finds cycles, which are refused by name."""
+        """1 + the highest level of a parent, where x0 has level 0; networkx finds cycles, which are refused by name."""
         import networkx as nx
 
         try:
@@ -155,7 +161,8 @@ class AdaptiveMemory:
     @cached_property
     def _expressions(self) -> dict[str, Sum]:
         slots = {name: k for k, name in enumerate(("x0", *self.names))}
-        return {m.name: parse(m.lag, slots, self.dim, f"lag of {m.name}") for m in self.memories if isinstance(m.lag, str)}
+        exact = [name for name, profile in FUNCTIONS.items() if profile.exactly(fmpq(0)) is not None]
+        return {m.name: parse(m.lag, slots, self.dim, f"lag of {m.name}", exact) for m in self.memories if isinstance(m.lag, str)}
 
     def lag(self, k: int, known: Mapping[int, int]) -> int:
         """The lag of memory k when the slots hold the given tokens (slot index → alphabet index)."""
@@ -164,8 +171,7 @@ class AdaptiveMemory:
             zero = (fmpq(0),) * self.dim
             point = [v for slot in range(len(self.memories) + 1) for v in (self.alphabet[known[slot]] if slot in known else zero)]
             value = self._expressions[memory.name].at(point)
-            if value is None:
-                raise InputError(f"the lag of {memory.name} uses exp, sin, cos or tanh; lags are made of + - * / **, abs and relu")
+            assert value is not None  # the functions that lags may use are exact
         else:
             value = memory.lag[known[self.slot_index(memory.parent)]]
         if value.q != 1 or not 1 <= value <= MAX_LAG:
@@ -289,7 +295,9 @@ def show_token(token: Sequence[fmpq]) -> str:
 
 
 def _number(value: Any, what: str) -> fmpq:
-    """An exact number from TOML (decimals are exact) or from a card (text)."""
+    """An exact number from TOML (decimals are exact), from a card (text), or from Python."""
+    if isinstance(value, fmpq):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise InputError(f"{what} holds {str(value)[:40]!r}, which is not a number")
     if isinstance(value, str):
@@ -298,14 +306,13 @@ def _number(value: Any, what: str) -> fmpq:
         return fmpq(value) if abs(value) <= 10**9 else _refuse(value, what)
     if isinstance(value, float):
         return rational(value) if abs(value) <= 1e9 else _refuse(value, what)
-    number = value
-    if not number.is_finite() or not -40 <= number.adjusted() <= 9 or len(number.as_tuple().digits) > 40:
-        return fmpq(0) if number == 0 else _refuse(value, what)
-    size = rational(f"{abs(number):f}")
-    return -size if number < 0 else size
+    if not value.is_finite() or not -40 <= value.adjusted() <= 9 or len(value.as_tuple().digits) > 40:
+        return fmpq(0) if value == 0 else _refuse(value, what)
+    size = rational(f"{abs(value):f}")
+    return -size if value < 0 else size
 
 
-def _refuse(value: object, what: str) -> fmpq:
+def _refuse(value: object, what: str) -> NoReturn:
     shown = "an enormous integer" if isinstance(value, int) else str(value)[:40]
     raise InputError(f"{what} holds {shown}; numbers must be finite and of reasonable size")
 
@@ -322,7 +329,7 @@ def adaptive_from_dict(data: dict[str, Any], source: str) -> AdaptiveMemory:
         raise InputError(f"{source}: give one [[memory]] with name and lag for every memory")
     if formula is not None and not isinstance(formula, str):
         raise InputError(f"{source}: readout must be text")
-    tokens = tuple(tuple(_number(v, "the alphabet") for v in token) for token in alphabet[: MAX_ALPHABET + 1])
+    tokens = tuple(map(tuple, alphabet[: MAX_ALPHABET + 1]))
     return AdaptiveMemory(tokens, tuple(_memory(m, source) for m in memories[: MAX_MEMORIES + 1]), formula)
 
 
@@ -334,7 +341,7 @@ def _memory(data: dict[str, Any], source: str) -> Memory:
     if not isinstance(name, str) or not isinstance(parent, str):
         raise InputError(f"{source}: a memory's name and parent are text")
     if isinstance(lag, list):
-        return Memory(name, tuple(_number(v, f"the lag table of {name[:40]}") for v in lag[: MAX_ALPHABET + 1]), parent)
+        return Memory(name, tuple(lag[: MAX_ALPHABET + 1]), parent)
     if isinstance(lag, int) and not isinstance(lag, bool):
         lag = str(_number(lag, f"the lag of {name[:40]}"))
     if not isinstance(lag, str):

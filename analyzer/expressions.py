@@ -117,11 +117,11 @@ def _multiply(left: Sum, right: Sum) -> Sum:
     return Sum(left.coordinates, {m: c for m, c in polynomial.items() if c != 0})
 
 
-def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out") -> Sum:
+def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out", functions: Sequence[str] = tuple(FUNCTIONS)) -> Sum:
     """Parse an expression over named slots (name → position), each of `dim` coordinates; `what` it is goes into error messages."""
     tree = _syntax_tree(text, what)
     try:
-        return _Reader(text.strip(), slots, dim, what).read(tree)
+        return _Reader(text.strip(), slots, dim, what, functions).read(tree)
     except (RecursionError, MemoryError) as error:
         raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
 
@@ -143,8 +143,8 @@ def _syntax_tree(text: str, what: str) -> ast.expr:
 
 
 class _Reader:
-    def __init__(self, text: str, slots: dict[str, int], dim: int, what: str) -> None:
-        self.text, self.slots, self.dim, self.what = text, slots, dim, what
+    def __init__(self, text: str, slots: dict[str, int], dim: int, what: str, functions: Sequence[str]) -> None:
+        self.text, self.slots, self.dim, self.what, self.functions = text, slots, dim, what, functions
         self.coordinates = len(slots) * dim
 
     def source(self, node: ast.AST) -> str:
@@ -182,9 +182,9 @@ class _Reader:
                 return self.read(left).scaled(1 / divisor)
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 return self.power(node, self.read(left), self.read(right).constant())
-            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in self.functions:
                 return self.function(node, name, self.read(argument))
-        allowed = ", ".join(FUNCTIONS)
+        allowed = ", ".join(self.functions)
         raise self.refuse(node, f"not allowed; use {', '.join(self.slots)}, numbers, + - * / ** and {allowed}")
 
     def coordinate(self, node: ast.AST, name: str, index: int) -> Sum:

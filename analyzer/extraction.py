@@ -71,6 +71,11 @@ ADAPTIVE_MINIMAL: dict[str, sympy.Expr] = {
 """(3.6) and (3.7); q(n) runs over the ratios s/B < 1 of the lags that occur."""
 
 
+def adaptive_expression(rpe: Rpe, bank: str) -> sympy.Expr:
+    """The extraction error of one memory whose lag is known at run time."""
+    return ADAPTIVE_MINIMAL[rpe] if bank == "minimal" else EXTRACTION[rpe]
+
+
 @dataclass(frozen=True)
 class Tuning:
     """The free parameters of (3.1) and (3.2), as exact numbers."""

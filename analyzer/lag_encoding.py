@@ -14,14 +14,15 @@ Rounding makes the slot exact if what arrives is off by less than a margin:
     [y]         lag slots of lin heads and of tmx             |y − g| < 1/2
     log[e^y]    lag slots of dot-product log heads            |e^y − g| < 1/2, implied by |y − log g| < log(1 + 1/(2g))
 
-so a sample of m ≥ 16 ‖y‖_B² (D+1)/margin² atoms suffices (`analyzer.feedforward`), D the number of coordinates read.
+so some sample of m ≥ 16 ‖y‖_B² (D+1)/margin² atoms suffices (`analyzer.feedforward`), D the number of coordinates read. Where the
+tokens read are memories with extraction error e, the box has radius 1 + e and the margin is what the noise leaves of it.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
-from typing import Literal
+from typing import Any, Literal
 
 from flint import arb, fmpq
 
@@ -41,6 +42,11 @@ def slot_form(rpe: str, attention: str) -> Form:
 def rounding_margin(form: Form, lag: int) -> arb:
     """How far a slot may be from the lag (or its logarithm) and still be rounded to it."""
     return arb(1) / 2 if form == "lag" else (1 + arb(1) / (2 * lag)).log()
+
+
+def slot_ball(form: Form, lag: int) -> arb:
+    """What a slot holds after rounding, at the working precision."""
+    return arb(lag) if form == "lag" else arb(lag).log()
 
 
 LOG_BITS = 64
@@ -113,6 +119,14 @@ class LagEncoding:
         """How much an error of size 1 in these token coordinates can move the interpolant."""
         slopes = [abs(s) for s in self.slopes(self.values(form))]
         return max(slopes, default=fmpq(0)) * sum((abs(self.direction[j]) for j in coordinates), fmpq(0))
+
+    def describe(self, form: Form, margin: arb, radius: fmpq = ONE) -> dict[str, Any]:
+        """Barron norms of g and log g, the margin, and the width that sampling to it asks for (None if there is no margin left)."""
+        return {
+            "barron_norm": upper(arb(self.barron_norm("lag", radius))),
+            "barron_norm_log": upper(arb(self.barron_norm("log", radius))),
+            "width_theorem": self.sampling_width(form, margin, radius) if margin > 0 else None,
+        }
 
     def steps(self) -> list[int]:
         """Indices j with different lags at places j and j + 1."""

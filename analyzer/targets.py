@@ -70,7 +70,7 @@ def fixed_target(data: Any, source: str) -> FixedMemory:
     """A target that must be of the fixed kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, FixedMemory):
-        raise InputError(f"{source} holds an adaptive target; use build adaptive")
+        raise InputError(f"{source} holds an adaptive target, a fixed one is needed here; build adaptive takes it")
     return target
 
 
@@ -78,7 +78,7 @@ def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
     """A target that must be of the adaptive kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, AdaptiveMemory):
-        raise InputError(f"{source} holds a fixed target; use build fixed")
+        raise InputError(f"{source} holds a fixed target, an adaptive one is needed here; build fixed takes it")
     return target
 
 

@@ -37,7 +37,7 @@ class Files:
 def _digest(card: dict[str, Any], files: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     bare = {key: value for key, value in card.items() if key != "integrity"}
-    digest.update(json.dumps(bare, sort_keys=True, ensure_ascii=False).encode())
+    digest.update(json.dumps(bare, sort_keys=True, ensure_ascii=False).encode(errors="surrogatepass"))
     for name in sorted(files):
         digest.update(name.encode() + hashlib.sha256(files[name]).digest())
     return digest.hexdigest()

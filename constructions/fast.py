@@ -14,20 +14,19 @@ So for lin and short log heads XLA performs additions and multiplications only, 
 Other dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
 """
 
-import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flint import arb, fmpq
+from flint import arb
 from jax.scipy.special import zeta as jax_zeta
 
 from analyzer.errors import InputError
-from analyzer.exact import nearest, working_precision
+from analyzer.exact import working_precision
 from constructions import reference
 from constructions.lagged import lagged_layers
-from constructions.precision import HIGHEST, UNIT, with_x64
+from constructions.precision import HIGHEST, tap_count, with_x64
 from constructions.transformer import Attention, Transformer, to_exact
 
 MAX_TAPS = 512
@@ -53,14 +52,14 @@ def head_constants(attention: Attention) -> dict[str, np.ndarray]:
         }
 
 
-def tap_count(power: fmpq, dtype: str) -> int:
-    """Least S with Σ_{s>S} s^{−p} ≤ S^{1−p}/(p−1) ≤ u/2; MAX_TAPS + 1 if it is larger than that or the head has infinite mass."""
-    p = nearest(power)
-    if p <= 1:
-        return MAX_TAPS + 1
-    half_unit = nearest(UNIT[dtype]) / 2
-    least = math.exp(min(700.0, -math.log(half_unit * (p - 1)) / (p - 1)))
-    return min(MAX_TAPS + 1, max(1, math.ceil(least)))
+def _states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
+    """S_t = z S_{t−1} + v_t along the first axis."""
+
+    def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state = ratio * state + value
+        return state, state
+
+    return jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)[1]
 
 
 def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
@@ -68,12 +67,7 @@ def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, va
     ratio = constants["ratio"][:, None]
     infinite = attention.window == "infinite"
     start = past / constants["gain"][:, None] if infinite else jnp.zeros_like(past)
-
-    def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
-        state = ratio * state + value
-        return state, state
-
-    _, states = jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)
+    states = _states(ratio, start, values)
     if attention.kind == "tmx":
         return states
     if infinite:
@@ -151,9 +145,7 @@ def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array
     is_lin = attention.rpe[0] == "lin"
     if is_lin:
         mass = past_value / (1 - constants["ratio"])[:, None]
-        _, states = jax.lax.scan(
-            lambda state, value: (constants["ratio"][:, None] * state + value,) * 2, jnp.broadcast_to(mass, values.shape[1:]), values
-        )
+        states = _states(constants["ratio"][:, None], mass, values)
     else:
         mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
         states = _tap_sum(constants["taps"], values, past_value)

@@ -64,12 +64,17 @@ def interpolation_lag_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tu
         return _store(rpe, lags, decays, weights, 2.0**-GUARD)
 
 
+def _nodes(top: fmpq, heads: int, bits: int) -> list[fmpq]:
+    """The decays −log z_h of the nodes z_h = b (1 − cos(πh/H))/2, rounded."""
+    return [dyadic(-(arb(top) * (1 - (arb.pi() * h / heads).cos()) / 2).log(), bits) for h in range(1, heads + 1)]
+
+
 def minimal_lin(lags: Sequence[int], top: fmpq, decay_bits: int, error: float) -> LagBank:
     """(3.6) at the nodes z_h = b (1 − cos(πh/H))/2, h = 1..H = T+1, b = `top`: a_h = z_h^T/Π_{j≠h}(z_h − z_j)."""
     heads = adaptive_heads("lin", lags)
     bits = 6 * GUARD + 8 * heads + math.ceil(2 * heads * max(1.0, -math.log2(float(arb(top))))) + 2 * max(0, math.ceil(-math.log2(error)))
     with working_precision(bits):
-        decays = [dyadic(-(arb(top) * (1 - (arb.pi() * h / heads).cos()) / 2).log(), decay_bits) for h in range(1, heads + 1)]
+        decays = _nodes(top, heads, decay_bits)
         ratios = [(-arb(p)).exp() for p in decays]
         weights = []
         for h, z in enumerate(ratios):
@@ -100,8 +105,7 @@ def exact_minimal(rpe: Rpe, lags: Sequence[int], error: float) -> LagBank:
     if rpe == "lin":
 
         def holds(top: fmpq) -> bool:
-            decays = [dyadic(-(arb(top) * (1 - (arb.pi() * h / heads).cos()) / 2).log(), DECAY_BITS) for h in range(1, heads + 1)]
-            return upper(adaptive_minimal_bound("lin", lags, decays)) <= error
+            return upper(adaptive_minimal_bound("lin", lags, _nodes(top, heads, DECAY_BITS))) <= error
 
         with working_precision(256 + 8 * heads):
             top = least_parameter(holds, fmpq(1, 2), grow=False)

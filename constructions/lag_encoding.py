@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.exact import rational
 from analyzer.lag_encoding import LagEncoding
 from analyzer.relu_error import Neuron
 
@@ -55,4 +54,4 @@ def staircase(encoding: LagEncoding, values: Sequence[fmpq]) -> list[Neuron]:
         slope = (values[j + 1] - values[j]) / (gap / 3)
         neurons.append(_neuron(encoding, 1, encoding.places[j] + gap / 3, slope))
         neurons.append(_neuron(encoding, 1, encoding.places[j] + 2 * gap / 3, -slope))
-    return [*neurons, _constant(encoding, rational(values[0]))]
+    return [*neurons, _constant(encoding, values[0])]

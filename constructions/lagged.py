@@ -7,7 +7,6 @@ the factor e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the la
     κ(s; y) = Σ_h a_h e^{θ_h y} e^{−p_h s}    or    Σ_h a_h e^{θ_h y} s^{−p_h}    or    Σ_h a_h (θ_h y)^{p_h} s^{−p_h}  (tmx, log).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,9 +19,10 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import magnitude, nearest, rational, working_precision
+from analyzer.exact import magnitude, rational, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
-from constructions.precision import UNIT, with_x64
+from analyzer.lag_encoding import Form, slot_ball, slot_form
+from constructions.precision import tap_count, with_x64
 from constructions.reference import as_floats, feed_forward
 from constructions.transformer import Attention, Transformer, checked_decays, to_exact, to_float, zeros
 
@@ -70,6 +70,11 @@ class LaggedLayer:
     scores: np.ndarray  # (H, D) nf: u_h; tmx: the pointer w_h
     constants: dict[str, np.ndarray] | None = None
     """Of a float network the rounded ratios, taps and factors that the fast pass computes with; None for an exact one."""
+
+    @property
+    def form(self) -> Form:
+        """What the lag slots of this layer hold."""
+        return slot_form(self.rpe[0], "tmx" if self.kind == "tmx" else "dp")
 
     def writers(self, row: int) -> list[int]:
         """Heads with a gain onto a coordinate."""
@@ -168,23 +173,21 @@ def lagged_layers(network: Transformer) -> list[LaggedLayer]:
         return layers
     counted = [lag_constants(network, index, layer) for index, layer in enumerate(layers)]
     if any(constants is None for constants in counted):
-        raise InputError(
-            "the lag slots of this float network are not rounded to integers, or its log heads fall too slowly to be certified"
-        )
+        raise InputError("lag slots of this float network are not integers, or its heads overflow, forget too slowly or need too many taps")
     return [replace(layer, constants=constants) for layer, constants in zip(layers, counted, strict=True)]
 
 
-MAX_TABLE = 16
-"""Lags that a table of factors reaches at most; float banks hold far shorter lags only."""
+MAX_TABLE = 8
+"""Lags that a table of factors reaches at most: for lag 9 the best minimal bank costs 0.75 in float64, error and storage."""
 MAX_TAPS = 4096
+"""Taps summed one by one; beyond that a log head is not run by the fast pass."""
 
 
 def lag_constants(network: Transformer, index: int, layer: LaggedLayer) -> dict[str, np.ndarray] | None:
     """What the fast pass needs for a float layer with lag slots, correctly rounded outside XLA; None if it does not apply.
 
-    `slot`: the coordinate that each head reads; `factor[h, n]`: fl(e^{θ_h n}) or fl((θ_h n)^{p_h}) for n = 0 … reach, where a slot beyond
-    the reach is read as the reach. The reach is the largest for which no output exceeds the square root of the largest float: nothing
-    overflows at any position, whatever its lag. `ratio`: fl(e^{−p}); `taps`: fl(s^{−p}) until reach^p times the rest is below half a
+    `slot`: the coordinate that each head reads; `factor[h, n]`: fl(e^{θ_h n}) or fl((θ_h n)^{p_h}) for n = 0 … `reach[h]`, where a slot
+    beyond the reach is read as the reach. `ratio`: fl(e^{−p}), below 1; `taps`: fl(s^{−p}) until reach^p times the rest is below half a
     unit roundoff (heads that are off have none).
     """
     dtype = np.dtype(network.dtype)
@@ -193,26 +196,19 @@ def lag_constants(network: Transformer, index: int, layer: LaggedLayer) -> dict[
     if any(len(row) > 1 for row in slots) or len(set(layer.rpe)) > 1 or not all(_is_integer(network, index, j) for j in read):
         return None
     slot = [int(row[0]) if len(row) else 0 for row in slots]
-    limit = arb(float(np.finfo(dtype).max)).sqrt()
+    heads = range(len(layer.rpe))
     with working_precision(160):
-        ratios = [(-arb(p)).exp() for p in layer.decays]
-        factor: list[list[float]] = []
-        for n in range(MAX_TABLE + 1):
-            column = [layer.amplitude(h, slot[h], arb(n)) for h in range(len(layer.rpe))]
-            total = arb(0)
-            for h, f in enumerate(column):
-                gain = max(abs(g) for g in layer.gains[h].flat)
-                mass = 1 / (1 - ratios[h]) if layer.rpe[h] == "lin" else 1 + 1 / (arb(layer.decays[h]) - 1)
-                total += arb(gain) * f * mass
-            if not total < limit:
-                break
-            factor.append([float(f) for f in column])
-        if not factor:
+        ratio = np.array([float((-arb(p)).exp()) for p in layer.decays]).astype(dtype)
+        if not (ratio < 1).all():
             return None
+        tables = [_factors(network, index, layer, h, slot[h], ratio[h]) for h in heads]
+        if not all(tables):
+            return None
+        longest = max(map(len, tables))
         taps = np.zeros((len(layer.rpe), 0), dtype=dtype)
         if layer.rpe[0] == "log":
-            used = [h for h in range(len(layer.rpe)) if any(layer.gains[h].flat)]
-            count = max((_tap_count(layer.decays[h], len(factor) - 1, network.dtype) for h in used), default=1)
+            used = [h for h in heads if any(layer.gains[h].flat)]
+            count = max((tap_count(layer.decays[h], network.dtype, len(tables[h]) - 1) for h in used), default=1)
             if count > MAX_TAPS:
                 return None
             taps = np.zeros((len(layer.rpe), count + 1), dtype=dtype)
@@ -220,17 +216,36 @@ def lag_constants(network: Transformer, index: int, layer: LaggedLayer) -> dict[
                 taps[h, 1:] = [float(arb(s) ** -arb(layer.decays[h])) for s in range(1, count + 1)]
     return {
         "slot": np.array(slot),
-        "factor": np.array(factor).T.astype(dtype),
-        "ratio": np.array([float(z) for z in ratios]).astype(dtype),
+        "reach": np.array([len(table) - 1 for table in tables]),
+        "factor": np.array([table + table[-1:] * (longest - len(table)) for table in tables]).astype(dtype),
+        "ratio": ratio,
         "taps": taps,
     }
 
 
-def _tap_count(power: fmpq, reach: int, dtype: str) -> int:
-    """Least S with reach^p · Σ_{s>S} s^{−p} ≤ reach^p S^{1−p}/(p−1) ≤ u/2."""
-    p = nearest(power)
-    exponent = (p * math.log(max(reach, 1)) - math.log(nearest(UNIT[dtype]) / 2 * (p - 1))) / (p - 1)
-    return max(1, math.ceil(math.exp(min(exponent, 40.0))))
+def _factors(network: Transformer, index: int, layer: LaggedLayer, h: int, slot: int, ratio: np.floating) -> list[float]:
+    """The factors of a head for the lags 0, 1, … as long as nothing that it computes can overflow.
+
+    A position near the start of an array may hold any lag, so this bounds value, state, factor and their product, for tokens in [−1, 1], by
+    an eighth of the largest float, and what the output projection makes of them by its root over H: H heads together stay below the
+    root, and feed-forward weights have the other half of the exponents. Heads that are off count too: 0 times infinity is not 0.
+    """
+    attention = network.layers[index].attention
+    value, output = to_exact(attention.value)[h], to_exact(attention.output)[h]
+    largest = arb(float(np.finfo(network.dtype).max))
+    mass = 1 / (1 - arb(rational(float(ratio)))) if layer.rpe[h] == "lin" else 1 + 1 / (arb(layer.decays[h]) - 1)
+    inside, outside = arb(1), arb(0)
+    for i, row in enumerate(value):
+        size = sum((abs(arb(w)) for w in row), arb(0))
+        inside += size
+        outside += size * max((abs(arb(w)) for w in output[:, i]), default=arb(0))
+    table: list[float] = []
+    for n in range(MAX_TABLE + 1):
+        factor = layer.amplitude(h, slot, arb(n))
+        if not ((1 + factor) * inside * mass < largest / 8 and factor * outside * mass < largest.sqrt() / len(layer.rpe)):
+            break
+        table.append(float(factor))
+    return table
 
 
 def _is_integer(network: Transformer, index: int, coordinate: int) -> bool:
@@ -297,11 +312,8 @@ class ExactRunner:
         key = (index, row, column, lag, length)
         if key not in self._kernels:
             layer = self.layers[index]
-            value = arb(lag).log() if layer.kind == "nf" and "log" in layer.rpe else arb(lag)
-            bits = layer.bits(value)
-            with working_precision(bits):
-                value = arb(lag).log() if layer.kind == "nf" and "log" in layer.rpe else arb(lag)
-                self._kernels[key] = layer.kernel(row, column, value).floats(length)
+            with working_precision(layer.bits(slot_ball(layer.form, lag))):
+                self._kernels[key] = layer.kernel(row, column, slot_ball(layer.form, lag)).floats(length)
         return self._kernels[key]
 
     def stream(self, tokens: Any) -> list[np.ndarray]:
@@ -333,8 +345,7 @@ class ExactRunner:
             columns = sorted({int(c) for row in rows for c in np.nonzero(layer.gains[:, row].any(axis=0))[0]})
             if not set(columns) <= self._silent_before:
                 raise InputError("a value reads a coordinate that is not zero before the array; these theorems read the token")
-            holds_log = layer.kind == "nf" and "log" in layer.rpe
-            lag = np.rint(np.exp(np.minimum(x[..., slot], 40)) if holds_log else x[..., slot])
+            lag = np.rint(np.exp(np.minimum(x[..., slot], 40)) if layer.form == "log" else x[..., slot])
             lag = np.maximum(lag, 1) if "log" in layer.rpe else lag
             lags = np.unique(lag)
             if len(lags) > MAX_KERNELS:

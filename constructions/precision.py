@@ -5,12 +5,14 @@ JAX's own context manager (`jax.enable_x64`), which is scoped to that call and p
 around it keeps its setting.
 """
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 
 import jax
 from flint import fmpq
 
 from analyzer.errors import InputError
+from analyzer.exact import nearest
 
 HIGHEST = jax.lax.Precision.HIGHEST
 """No reduced-precision matrix products on accelerators: certificates count on IEEE operations of the stated type."""
@@ -20,6 +22,16 @@ UNIT: dict[str, fmpq] = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
 MANTISSA = {"float32": 24, "float64": 53}
 SMALLEST: dict[str, fmpq] = {"float32": fmpq(1, 2**126), "float64": fmpq(1, 2**1022)}
 """Least normal number: results below it may be flushed to zero."""
+
+
+def tap_count(power: fmpq, dtype: str, reach: int = 1) -> int:
+    """Least S with reach^p Σ_{s>S} s^{−p} ≤ reach^p S^{1−p}/(p−1) ≤ u/2; beyond 2^{40} or for p ≤ 1, some larger number."""
+    p = nearest(power)
+    if p <= 1:
+        return 1 << 40
+    half_unit = nearest(UNIT[dtype]) / 2
+    exponent = (p * math.log(max(reach, 1)) - math.log(half_unit * (p - 1))) / (p - 1)
+    return max(1, math.ceil(math.exp(min(exponent, 28.0))))
 
 
 def with_x64(dtype: str) -> AbstractContextManager[None]:

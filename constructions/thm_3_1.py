@@ -27,7 +27,7 @@ from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.banks import HeadBank
 from constructions.fused import fuse
-from constructions.precision import MANTISSA, SMALLEST, UNIT
+from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 BOX_SHARE = arb(2) ** -10
@@ -102,7 +102,7 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
     slowest = min((p for b in head_banks if b.rpe == "log" for p in b.decays), default=None)
-    taps = 0 if slowest is None or dtype == "exact" else fast.tap_count(slowest, dtype)
+    taps = 0 if slowest is None or dtype == "exact" else min(fast.MAX_TAPS + 1, tap_count(slowest, dtype))
     errors = []
     with working_precision(layer.bits):
         for k, lag in enumerate(target.lags, start=1):

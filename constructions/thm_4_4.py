@@ -24,7 +24,7 @@ from analyzer.exact import lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
-from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_form
+from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_ball, slot_form
 from analyzer.relu_error import Neuron, local_range
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, extraction_budget
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
@@ -87,8 +87,8 @@ class Construction:
     ffn: str
     network: Transformer
     seed: int
-    draws: tuple[int, ...]
-    """Samples that each memory's Barron encoding took."""
+    draws: dict[str, int]
+    """Barron samples that each lag, and the read-out, took until one was certified; 0 where nothing is sampled."""
 
 
 def build(
@@ -111,8 +111,8 @@ def build(
 
     `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
     """
-    check_sizes(target, rpe, bank, heads, error)
     check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
+    check_sizes(target, rpe, bank, heads, error)
     form = slot_form(rpe, attention)
     encodings = [encode(target, k) for k in range(len(target.memories))]
     schedule = target.schedule(deep)
@@ -131,11 +131,22 @@ def build(
     radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
     plan = plan_feedforward(ffn, target.readout, radii, None, budget / 2)
     if ffn == "spline":
-        readout = feedforward.spline(target.readout, plan, radii)
+        readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
     else:
-        readout, _ = feedforward.barron(target.readout, plan, radii, seed)
+        readout, readout_draws = feedforward.barron(target.readout, plan, radii, seed)
     network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, encode_by == "exact")
-    return Construction(target, attention, bank, encode_by, rounding, deep, ffn, round_network(network, dtype), seed, tuple(draws))
+    return Construction(
+        target,
+        attention,
+        bank,
+        encode_by,
+        rounding,
+        deep,
+        ffn,
+        round_network(network, dtype),
+        seed,
+        {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws},
+    )
 
 
 def _extraction_errors(
@@ -239,10 +250,9 @@ def _delivered(
                 continue
             worst = arb(0)
             for lag in target.occurring(k):
-                value = arb(lag) if form == "lag" else arb(lag).log()
-                with working_precision(layer.bits(value)):
-                    exact = arb(lag) if form == "lag" else arb(lag).log()
-                    worst = worst.max(l1_norm(layer.kernel(slots.block(k + 1)[0], 0, exact, {lag: fmpq(1)})).most)
+                with working_precision(layer.bits(slot_ball(form, lag))):
+                    kernel = layer.kernel(slots.block(k + 1)[0], 0, slot_ball(form, lag), {lag: fmpq(1)})
+                    worst = worst.max(l1_norm(kernel).most)
             errors[k] = worst
     return [errors[k] for k in range(len(errors))]
 

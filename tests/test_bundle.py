@@ -92,10 +92,17 @@ def test_a_card_that_claims_less_is_caught(stored: Path, run: Callable[..., Any]
     assert result.code == 1 and result.json["verdict"] == "violated" and "the card claims" in result.json["advice"]
 
 
-@pytest.mark.parametrize("name,value", [("witness", 99.0), ("verdict", "maybe"), ("certified", True), ("bound", None)])
+@pytest.mark.parametrize("name,value", [("witness", 99.0), ("verdict", "maybe"), ("certified", True), ("bound", None), ("bound", 10**400)])
 def test_other_false_claims_are_caught(stored: Path, run: Callable[..., Any], name: str, value: object) -> None:
     rewrite(stored, keep, lambda card: card["chain"].update({name: value}))
     assert run("verify", stored).code == 1
+
+
+def test_a_card_with_half_a_character_is_damaged(stored: Path, run: Callable[..., Any]) -> None:
+    card = stored / "card.json"
+    card.write_text(card.read_text().replace('"chain"', '"note": "\\ud800", "chain"', 1))
+    result = run("verify", stored)
+    assert result.code == 2 and "integrity" in result.err
 
 
 def test_a_card_that_claims_other_sizes_or_targets_is_caught(stored: Path, run: Callable[..., Any]) -> None:

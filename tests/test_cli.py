@@ -70,6 +70,8 @@ BAD = [
     ["limits", "dp-free", "--error", "0"],
     ["limits", "dp-free", "--error", "nan"],
     ["theorems", "--target", "nowhere.toml"],
+    ["theorems", "thm-9.9", "--target", "NESTED_TARGET"],
+    ["theorems", "--graph"],
     *(
         [*ADAPTIVE, target]
         for target in ("nowhere.toml", "FIXED", "CYCLE", "ZERO", "HALF", "UNKNOWN", "NAN_TOKEN", "TWICE", "MANY", "EVIL")
@@ -195,7 +197,7 @@ def test_build_adaptive(run: Run, tmp_path: Path) -> None:
     assert keys <= set(built.json) and built.json["theorem"] == "thm-4.4" and built.json["sizes"]["layers"] == 3
     assert [part["name"] for part in built.json["parts"]] == ["lag m1", "extraction m1", "lag m2", "extraction m2", "read-out"]
     memory = built.json["memories"][1]
-    assert memory["margin"] > 0.4 and memory["width_used"] < memory["width_theorem"] and memory["barron_norm"] == 2
+    assert memory["margin"] > 0.4 and memory["width_used"] < memory["width_theorem"] and memory["barron_norm"] == pytest.approx(2, rel=1e-3)
     assert built.json["score_parameters"]["order"] == "O(D)" and all(c["holds"] for c in built.json["conditions"])
     shown = run("build", "adaptive", *arguments).out
     assert "m2: level 2, lag (3 - m1)/2" in shown and "7 per head, O(D)" in shown and "holds" in shown
@@ -234,7 +236,7 @@ def test_limits_dp_free(run: Run) -> None:
     for s in range(3):
         assert sum(w * point["tokens"][s] for w, point in zip(weights, answer["certificate"], strict=True)) == 0
     assert sum(w * p["tokens"][p["tokens"][0] + 1] for w, p in zip(weights, answer["certificate"], strict=True)) == 1
-    assert "error ≥ 1 (paper: 2/3)" in run("limits", "dp-free").out
+    assert "error ≥ 1 (paper: 2/3)" in " ".join(run("limits", "dp-free").out.split())
 
 
 def test_adaptive_bounds(run: Run) -> None:
@@ -251,9 +253,12 @@ def test_adaptive_bounds(run: Run) -> None:
 
 
 def test_dependencies_are_shown(run: Run) -> None:
-    tree = run("theorems", "thm-4.4", "--graph", "--target", EXAMPLES / "tree.toml").out
+    tree = run("theorems", "--graph", "--target", EXAMPLES / "tree.toml").out
     assert "both: level 2, lag 3 + left + right ∈ {1, 3, 5}" in tree and "  right: level 1" in tree
-    assert run("theorems", "thm-4.4", "--dot", "--target", EXAMPLES / "tree.toml").out.startswith("digraph memories")
+    assert run("theorems", "--dot", "--target", EXAMPLES / "tree.toml").out.startswith("digraph memories")
+    proof = run("theorems", "thm-4.4", "--graph", "--target", EXAMPLES / "tree.toml").out
+    assert "extraction both: worst case over the lags of both" in proof and "lag leaf" in proof
+    assert "but thm-4.4 does" in run("theorems", "thm-4.1", "--graph", "--target", EXAMPLES / "tree.toml").err
     assert run("theorems", "--target", EXAMPLES / "tree.toml", "--json").json["layers"] == 3
 
 

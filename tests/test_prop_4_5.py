@@ -28,7 +28,9 @@ def test_the_table(run: Callable[..., Any], rpe: str) -> None:
     assert shallow["inner_width"] == sum(widths) and deep["inner_width"] == max(widths)
     assert sum(shallow["split"][0]) == 256 and deep["split"] == [[256], [256]]
     shown = run("bound", "prop-4.5", "--target", PAIR, "--rpe", rpe, "--heads", 256).out
-    assert "two" in shown and "M + 1" in shown and str(max(widths)) in shown
+    for row in (shallow, deep):
+        assert str(row["inner_width"]) in shown and f"{row['attention']:.4g}" in shown and f"{row['root_sum_square']:.4g}" in shown
+    assert max(map(len, shown.splitlines())) <= 80 and "…" not in shown
 
 
 @pytest.mark.parametrize("encode_by", ["exact", "barron"])

@@ -65,7 +65,12 @@ def _number(value: Any) -> float:
     """A claimed number; null stands for no bound at all, anything else is not a number."""
     if value is None:
         return math.inf
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def card_of(built: fixed.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:

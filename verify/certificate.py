@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+MAX_FAULTS = 20
+"""Faults that are listed."""
+
 
 def _finite(value: float) -> float | None:
     """JSON has no infinity: an unbounded number is null."""
@@ -88,6 +91,7 @@ class Certificate:
             "theorem": self.theorem,
             "verdict": self.verdict.value,
             "advice": self.advice,
+            "faults": list(self.faults[:MAX_FAULTS]),
             "witness": self.witness,
             "witness_input": self.witness_input,
             "certified": _finite(self.certified),

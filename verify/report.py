@@ -52,28 +52,41 @@ def show_certificate(certificate: Certificate) -> None:
         f"{certificate.theorem}: {layers}, {sizes['heads']} heads{law}, "
         f"width {sizes['width']}, model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
     )
-    rows = [[part.name, "", number(part.certified), number(part.bound)] for part in certificate.parts]
+    rows = [[_part_name(part.name), "", number(part.certified), number(part.bound)] for part in certificate.parts]
     if certificate.rounding:
         rows.append(["rounding of evaluation", "", number(certificate.rounding), number(certificate.rounding)])
     rows.append(["total", number(certificate.witness), number(certificate.certified), number(certificate.bound)])
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
     if "memories" in certificate.details:
         _show_memories(certificate.details)
-    for condition in certificate.conditions:
-        if not condition.holds:
-            out.print(f"unstated in the paper: {condition.name} fails, {number(condition.certified)} > {number(condition.bound)}")
+        out.print("parts are bounds on their own; the total is the worst over all situations, which can be less than their sum")
+    if certificate.conditions:
+        out.print("unstated in the paper, checked:")
+        for condition in certificate.conditions:
+            outcome = f"{number(condition.certified)}{'' if condition.holds else ', fails: more heads are needed'}"
+            out.print(f"  {condition.name}: {outcome}")
     out.print(f"witness: {certificate.witness_input}")
     out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
+
+
+def _part_name(name: str) -> str:
+    """Parts that are distances in units of the lag say so."""
+    return f"{name} (off by, before rounding)" if name.startswith("lag ") else name
+
+
+def _lags(memory: dict[str, Any]) -> str:
+    lags = memory["lags"]
+    return ",".join(map(str, lags)) if len(lags) < 8 else f"{lags[0]}…{lags[-1]}"
 
 
 def _show_memories(details: dict[str, Any]) -> None:
     """Lags, margins, Barron norms and widths per memory, and what a score costs."""
     rows = []
     for m in details["memories"]:
-        lags = ",".join(map(str, m["lags"])) if len(m["lags"]) < 8 else f"{m['lags'][0]}…{m['lags'][-1]}"
+        lags = _lags(m)
         norms = [f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}"]
-        rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4g}", *norms, m["width_theorem"], m["width_used"]])
-    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖", "‖log g‖", "Barron width", "used"]
+        rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4g}", *norms, m["width_theorem"] or "-", m["width_used"]])
+    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖", "‖log g‖", "theorem's width", "width used"]
     out, score = console(), details["score_parameters"]
     out.print(table("", columns, rows))
     out.print(f"score parameters: {score['per_head']} per head, {score['order']}, {score['total']} in all ({details['attention']})")
@@ -84,11 +97,26 @@ def show_comparison(result: dict[str, Any]) -> None:
     rows = []
     for name, row in result["comparison"].items():
         width = "-" if row["inner_width"] is None else row["inner_width"]
-        errors = [number(row["attention"]), number(row["root_sum_square"])]
+        errors = [f"{row['attention']:.4g}", f"{row['root_sum_square']:.4g}"]
         rows.append([name, row["layers"], row["heads"], row["heads"] * (row["layers"] - 1), width, *errors])
     title = f"longest lags {', '.join(map(str, result['lags']))}, {result['rpe']}, {result['tuning']} constants"
-    columns = ["", "layers", "heads per layer", "heads in all", "inner width (Barron)", "Σ e_k ≤", "√Σ e_k² ≤"]
-    console().print(table(title, columns, rows))
+    columns = ["", "layers", "heads", "in all", "width", "Σ e_k ≤", "√Σe_k² ≤"]
+    out = console()
+    out.print(table(title, columns, rows))
+    out.print("heads: per layer; width: Barron neurons of the widest inner FFN")
+
+
+def show_bound(result: dict[str, Any]) -> None:
+    """A bound as lines of text; formulas are for --json and `theorems --latex`."""
+    out = console()
+    for key, value in result.items():
+        if key not in ("latex", "expression", "memories"):
+            out.print(f"{key:18} {value}", soft_wrap=True)
+    if "memories" in result:
+        rows = [
+            [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in result["memories"]
+        ]
+        out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "theorem's width"], rows))
 
 
 def show_dp_free(result: dict[str, Any]) -> None:
@@ -97,7 +125,8 @@ def show_dp_free(result: dict[str, Any]) -> None:
     rows = [[str(tuple(p["tokens"])), p["wanted"], p["weight"]] for p in result["certificate"]]
     title = "y_t = x_{t-g(x_t)}, g(x) = x + 1: four inputs that no affine functional tells apart"
     out.print(table(title, ["(x_t, x_{t-1}, x_{t-2})", "wanted", "weight"], rows))
-    out.print(f"every dp-free attention layer, any number of heads: error ≥ {result['lower_bound_exact']} (paper: {result['paper_exact']})")
+    exact, paper = result["lower_bound_exact"], result["paper_exact"]
+    out.print(f"every dp-free attention layer with a linear read-out, any number of heads: error ≥ {exact} (paper: {paper})")
     out.print(
         f"one dot-product layer with {dp['heads']} heads: {number(dp['witness'])} ≤ {number(dp['certified'])} ≤ {number(dp['bound'])}"
     )

@@ -25,6 +25,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -34,7 +35,17 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
-from analyzer.lag_encoding import LOG_BITS, Form, encode, finite_or_huge, rounding_distance, rounding_margin, slot_form
+from analyzer.lag_encoding import (
+    LOG_BITS,
+    Form,
+    encode,
+    finite_or_huge,
+    rounding_distance,
+    rounding_margin,
+    slot_ball,
+    slot_form,
+    slot_value,
+)
 from analyzer.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.theorems import thm_3_1, thm_4_4
 from analyzer.theorems.thm_4_4 import check_alphabet
@@ -59,6 +70,7 @@ STORAGE = arb(2) ** -60
 WITNESS_LENGTH = 96
 """Tokens of a witness beyond the longest lag; the kernels fall below their rounding long before, except the paper's slow banks."""
 WITNESS_SITUATIONS = 6
+"""Situations that are searched; the first is the worst by the certificate, the others guard against ties."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,8 @@ class _Reading:
     target: AdaptiveMemory
     deep: bool
     faults: list[str] = field(default_factory=list)
+    wrong: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    """(memory, parents' tokens) for which a lag is not certified."""
 
     def __post_init__(self) -> None:
         self.slots = slots_of(self.target)
@@ -151,22 +165,12 @@ class _Reading:
         """The layer (from 0) whose attention extracts a memory; the FFN before it writes its lag."""
         return 1 + next(index for index, group in enumerate(self.schedule) if memory in group)
 
-    def place_of(self, row: int) -> int:
-        """The layer that extracts the memory to whose block a coordinate belongs."""
-        return self.place(row // self.slots.dim - 1)
-
     def readout_rounding(self, box: Sequence[arb]) -> arb:
         """Rounding of the read-out of a float network, for a stream in this box."""
         if self.network.dtype == "exact":
             return arb(0)
         longest = [max(self.target.occurring(k)) for k in range(self.slots.memories)]
         return feed_forward_error(self.network.dtype, self.network.layers[-1].feedforward, 0, [*box, *map(arb, longest), arb(1)])
-
-    def ball(self, slot: int | arb) -> arb:
-        """A slot's value at the working precision: a rounded lag, or the slot as it is."""
-        if not isinstance(slot, int):
-            return slot
-        return arb(slot) if self.form == "lag" else arb(slot).log()
 
     def writers(self, memory: int) -> list[Neuron]:
         """The neurons with a weight onto a memory's lag slot."""
@@ -228,71 +232,127 @@ class _Reading:
 
 
 @dataclass(frozen=True)
+class _Lag:
+    """How a lag slot is written: the worst over the combinations of its parents' tokens.
+
+    `distance` is how far from the lag what arrives can be, `noise` how far the parents' errors alone can move it; `values` are the
+    numbers that the slot holds afterwards, by lag: the lag itself where it is rounded, what the neurons say where it is not.
+    """
+
+    distance: fmpq
+    noise: fmpq
+    allowed: fmpq
+    worst: str
+    values: dict[int, set[int | fmpq]]
+
+
+@dataclass(frozen=True)
 class _Memory:
-    """A memory as certified: distance of its slot from the lag at the worst tokens, and its slots by lag."""
+    """A memory as certified: its lag, its slots by lag, and what its extraction may cost."""
 
     name: str
-    distance: fmpq
-    promised: arb
-    worst: str
+    lag: _Lag
     slots: dict[int, _Slot]
     budget: arb
-    neurons: int
+    description: dict[str, Any]
 
     @property
     def error(self) -> arb:
         return maximum([slot.error for slot in self.slots.values()])
 
+    @property
+    def rounding(self) -> arb:
+        return maximum([slot.rounding for slot in self.slots.values()])
 
-def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str) -> _Memory:
-    target, name = reading.target, reading.target.names[memory]
-    neurons = reading.lag_neurons(memory)
-    precision = reading.precision(memory)
+
+def _certify_lag(reading: _Reading, memory: int, noise: list[fmpq]) -> _Lag:
+    """Go through the combinations of the parents' tokens that occur, in rational arithmetic."""
+    target, name, precision = reading.target, reading.target.names[memory], reading.precision(memory)
     expected = {"lag": "integer", "log": "log"}[reading.form]
     if precision not in ("none", expected):
         reading.faults.append(f"lag {name}: its slot is rounded by {precision!r}, this theorem's by {expected!r}")
+    rounded = precision != "none"
+    allowed = HALF if rounded else fmpq(0) if reading.form == "lag" else STAIRCASE
+    neurons, evaluation = reading.lag_neurons(memory), reading.lag_rounding(memory, noise)
     values: dict[int, set[int | fmpq]] = {}
-    allowed = fmpq(0) if reading.form == "lag" else STAIRCASE
-    distance, worst, promised = fmpq(-1), "", arb(HALF if precision != "none" else allowed)
-    layer = reading.layers[reading.place(memory)]
-    longest = max(target.occurring(memory))
-    if layer.constants is not None and longest >= layer.constants["factor"].shape[1]:
+    distance, largest_noise, worst = fmpq(-1), fmpq(0), ""
+    faults: list[str] = []
+    for (point, lag), tokens in zip(parent_points(target, memory), target.lag_table(memory), strict=True):
+        y, moved = local_range(neurons, point, noise)
+        moved += evaluation
+        at = target.describe_tokens(dict(zip(map(target.slot_index, target.parents[name]), tokens, strict=True)))
+        if rounded:
+            off = rounding_distance(reading.form, lag, y, moved)
+            wrong = not off < HALF
+        else:
+            off = finite_or_huge(abs(arb(y) - slot_ball(reading.form, lag)))
+            wrong = moved != 0 or not off <= allowed
+        values.setdefault(lag, set()).add(lag if rounded else y)
+        largest_noise = max(largest_noise, rounding_distance(reading.form, lag, slot_value(reading.form, lag), moved))
+        if wrong:
+            reading.wrong.append((memory, tokens))
+            if not faults or off > distance:
+                faults.append(_lag_fault(lag, at, y, off, moved, rounded))
+        if off > distance:
+            distance, worst = off, at.removeprefix(" at ")
+    reading.faults += [f"lag {name}: {fault}" for fault in faults[-1:]]  # the worst speaks for all
+    return _Lag(distance, largest_noise, allowed, worst, values)
+
+
+def _lag_fault(lag: int, at: str, y: fmpq, off: fmpq, moved: fmpq, rounded: bool) -> str:
+    """What is wrong at the worst tokens."""
+    if rounded:
+        certainty = "can be" if moved != 0 else "is"
+        return (
+            f"the lag is {lag}{at}, but what arrives {certainty} {_short(off)} away from it before rounding: "
+            f"the margin 1/2 is missed by {_short(off - HALF)}"
+        )
+    if moved != 0:
+        return f"the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}"
+    return f"the staircase holds {_short(y)}{at}, the lag is {lag}"
+
+
+def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str) -> _Memory:
+    """Its lag, then its extraction for every lag that occurs."""
+    target, name = reading.target, reading.target.names[memory]
+    layer, longest = reading.layers[reading.place(memory)], max(target.occurring(memory))
+    if layer.constants is not None and any(longest > layer.constants["reach"][h] for h in reading.heads(memory)):
         raise Refusal(f"{reading.network.dtype} overflows for lag {longest} in these heads; use --dtype exact or more bits")
-    evaluation = reading.lag_rounding(memory, noise)
-    bits = layer.bits(reading.ball(longest))
-    with working_precision(bits):
-        for (point, lag), tokens in zip(parent_points(target, memory), target.lag_table(memory), strict=True):
-            y, moved = local_range(neurons, point, noise)
-            ideal = reading.ball(lag)
-            at = target.describe_tokens(dict(zip(map(target.slot_index, target.parents[name]), tokens, strict=True)))
-            if precision == "none":
-                off = rational(upper(abs(arb(y) - ideal)))
-                if moved != 0:
-                    reading.faults.append(
-                        f"lag {name}: the staircase is not flat{at}: noise of the parents moves the slot by {_short(moved)}"
-                    )
-                elif not off <= allowed:
-                    reading.faults.append(f"lag {name}: the staircase holds {_short(y)}{at}, the lag is {lag}")
-                values.setdefault(lag, set()).add(y)
-            else:
-                off = rounding_distance(reading.form, lag, y, moved + evaluation)
-                if not off < HALF:
-                    reading.faults.append(
-                        f"lag {name}: the lag is {lag}{at}, but the slot can be {_short(off)} away from it before rounding: "
-                        f"the margin 1/2 is missed by {_short(off - HALF)}"
-                    )
-                values.setdefault(lag, set()).add(lag)
-            if off > distance:
-                distance, worst = off, at.removeprefix(" at ")
+    with working_precision(layer.bits(slot_ball(reading.form, longest))):
+        lag = _certify_lag(reading, memory, noise)
         slots: dict[int, _Slot] = {}
-        for lag, found in values.items():  # tokens with the same lag may differ in what a staircase holds: the worst counts
-            every = [reading.slot(memory, lag, reading.ball(v) if isinstance(v, int) else arb(v)) for v in found]
-            slots[lag] = max(every, key=lambda slot: upper(slot.error))
+        for b, found in lag.values.items():  # tokens with the same lag may differ in what a staircase holds: the worst counts
+            every = [reading.slot(memory, b, slot_ball(reading.form, v) if isinstance(v, int) else arb(v)) for v in found]
+            slots[b] = max(every, key=lambda slot: upper(slot.error))
         budget = _extraction_budget(reading, memory, bank, slots)
         error = maximum([slot.error for slot in slots.values()])
         if not upper(error) <= upper(budget):
             reading.faults.append(f"extraction {name}: certified {upper(error):.6g} exceeds its bound {upper(budget):.6g}")
-    return _Memory(name, distance, promised, worst, slots, budget, len(reading.writers(memory)))
+    return _Memory(name, lag, slots, budget, _describe(reading, memory, lag, noise))
+
+
+def _describe(reading: _Reading, memory: int, lag: _Lag, noise: list[fmpq]) -> dict[str, Any]:
+    """What a person wants to know of a memory: lags, margin, Barron norms, and the width that the theorem asks for beside the one used.
+
+    The theorem's width is that of sampling on the box that the parents' errors leave, to the margin that their noise leaves.
+    """
+    target, name = reading.target, reading.target.names[memory]
+    encoding = encode(target, memory)
+    read = [noise[j] for j, w in enumerate(encoding.direction) if w != 0]
+    gain = sum((encoding.noise_gain(reading.form, range(j, j + 1)) * e for j, e in enumerate(noise)), fmpq(0))
+    margin = rounding_margin(reading.form, max(target.occurring(memory))) - arb(gain)
+    return {
+        "name": name,
+        "level": target.levels[name],
+        "lags": list(target.occurring(memory)),
+        "heads": len(reading.heads(memory)),
+        "slot": "log g" if reading.form == "log" else "g",
+        "rounding": "relu" if reading.precision(memory) == "none" else "ideal",
+        "margin": lower(arb(HALF - lag.distance)),
+        "worst_tokens": lag.worst,
+        **encoding.describe(reading.form, margin, 1 + max(read, default=fmpq(0))),
+        "width_used": len(reading.writers(memory)),
+    }
 
 
 def _short(value: fmpq) -> str:
@@ -323,11 +383,10 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[in
 
 
 def _float_storage(reading: _Reading, heads: Sequence[int], row: int, lag: int) -> arb:
-    """Effect of rounding weights, factors, ratios or taps: u (2 + z/(1−z)) or 3u of every head's mass, and u/2 for the taps left out.
-
-    Second-order terms are below one hundredth of that.
+    """Effect of rounding weight, factor and ratio, u (2 + z/(1−z)) of a lin head's mass, or weight, factor and taps, 3u of a log head's,
+    where the taps left out add u/2: 4u. Second-order terms are below one hundredth of that as long as 1 − z is above 100u.
     """
-    layer, total = reading.layers[reading.place_of(row)], arb(0)
+    layer, total = reading.layers[reading.place(row // reading.slots.dim - 1)], arb(0)
     for h in heads:
         decay = layer.decays[h]
         z = (-arb(decay)).exp()
@@ -364,22 +423,20 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         certified += evaluation
         rounding = evaluation
         for lip, m in zip(lipschitz, ordered, strict=True):
-            rounding += lip * maximum([slot.rounding for slot in m.slots.values()])
+            rounding += lip * m.rounding
         budgets = [m.budget for m in ordered]
         hull = box[: slots.dim] + [(1 + b).max(box[j]) for k, b in enumerate(budgets, 1) for j in slots.block(k)]
         bound = thm_3_1.total_budget(promised_readout + evaluation, readout.lipschitz(hull)[1:], budgets)
         measured = {"read-out": (on_box, promised_readout)}
         for m in ordered:
-            measured[f"lag {m.name}"] = (arb(m.distance), m.promised)
+            measured[f"lag {m.name}"] = (arb(m.lag.distance), arb(m.lag.allowed))
             measured[f"extraction {m.name}"] = (m.error, m.budget)
         theorem = thm_4_4.theorem_of(target, reading.attention, reading.deep)
-        lags = {m.name: max(m.slots) for m in ordered}
-        in_order = {target.names[k]: target.parents[target.names[k]] for group in reading.schedule for k in group}
-        proof = thm_4_4.memory_graph(reading.rpe, bank, ffn, in_order, lags, theorem, "")
+        proof = thm_4_4.target_graph(target, reading.rpe, bank, ffn, theorem, "")
         parts = [Part(name, *map(upper, measured[name])) for name in proof if name in measured]
+        witness, description = _witness(reading, ordered, neurons, search)
         if reading.faults:
             certified = arb.pos_inf()
-        witness, description = _witness(reading, ordered, neurons, search)
         trivial = _constant_error(target)
     return Certificate(
         theorem=theorem,
@@ -446,38 +503,17 @@ def _constant_error(target: AdaptiveMemory) -> float:
 
 
 def _conditions(memories: Sequence[_Memory]) -> tuple[Part, ...]:
-    """What the paper needs and does not state: e_k ≤ 1 for its read-out domain, and rounding margins that survive the noise."""
+    """What the paper needs and does not state: e_k ≤ 1 for its read-out domain, and H so large that noise does not use up a margin."""
     domain = [Part(f"e ≤ 1 for {m.name}", upper(m.error), 1.0) for m in memories]
-    return (*domain, *(Part(f"rounding margin of {m.name}", upper(arb(m.distance)), 0.5) for m in memories))
+    return (*domain, *(Part(f"noise at the lag of {m.name} below 1/2", upper(arb(m.lag.noise)), 0.5) for m in memories))
 
 
-def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, object]:
-    target = reading.target
-    rows = []
-    for k, m in enumerate(memories):
-        encoding = encode(target, k)
-        longest = max(m.slots)
-        rows.append(
-            {
-                "name": m.name,
-                "level": target.levels[m.name],
-                "lags": list(target.occurring(k)),
-                "heads": len(reading.heads(k)),
-                "slot": "log g" if reading.form == "log" else "g",
-                "rounding": "relu" if reading.precision(k) == "none" else "ideal",
-                "margin": lower(arb(HALF - m.distance)),
-                "worst_tokens": m.worst,
-                "barron_norm": upper(arb(encoding.barron_norm("lag"))),
-                "barron_norm_log": upper(arb(encoding.barron_norm("log"))),
-                "width_theorem": encoding.sampling_width(reading.form, rounding_margin(reading.form, longest)),
-                "width_used": m.neurons,
-            }
-        )
-    heads = sum(len(layer.rpe) for layer in reading.layers)
+def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, Any]:
+    heads = sum(len(layer.rpe) for layer in reading.layers[1:])  # layer 1 has its attention off
     return {
         "attention": reading.attention,
         "rpe": reading.rpe,
-        "memories": rows,
+        "memories": [m.description for m in memories],
         "score_parameters": thm_4_4.score_parameters(reading.attention, reading.slots.width, heads),
     }
 
@@ -485,37 +521,48 @@ def _details(reading: _Reading, memories: Sequence[_Memory]) -> dict[str, object
 def _witness(
     reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron], search: list[tuple[arb, Situation]] | None
 ) -> tuple[float, str]:
-    """(the largest error found, what the input is); the worst situations first, those of a wrong lag always."""
-    situations = [s for _, s in sorted(search, key=lambda pair: -upper(pair[0]))] if search else list(reading.target.situations)
-    chosen = situations[:WITNESS_SITUATIONS]
-    if reading.faults:
-        chosen = situations[:: max(1, len(situations) // 16)]
+    """(the largest error found, what the input is): the worst situations, or where a lag is not certified those that show it."""
+    target = reading.target
+    situations = [s for _, s in sorted(search, key=lambda pair: -upper(pair[0]))] if search else list(target.situations)
+    blamed = [s for s in situations if any(_shows(target, s, memory, tokens) for memory, tokens in reading.wrong)]
+    chosen = (blamed or situations)[:WITNESS_SITUATIONS]
     inputs = [(situation, _adversary(reading, memories, neurons, situation, sign)) for situation in chosen for sign in (1, -1)]
-    if reading.network.dtype == "exact":
-        evaluator = _Evaluator(reading, neurons)
-        outputs = [evaluator(tokens) for _, tokens in inputs]
-        description = "searched token sequence, in ball arithmetic"
-    else:
-        outputs = [_run(reading.network, tokens) for _, tokens in inputs]
-        description = f"searched token sequence, run in {reading.network.dtype}"
+    if reading.network.dtype != "exact":
+        measured = max(_measured(reading, tokens) for _, tokens in inputs)
+        return measured, f"searched token sequence, run in {reading.network.dtype}, worst position"
+    evaluator = _Evaluator(reading, neurons)
     best = 0.0
-    for (situation, _), output in zip(inputs, outputs, strict=True):
+    for situation, tokens in inputs:
+        output = evaluator([target.alphabet[token] for token in tokens])
         if output is not None:
-            wanted = reading.target.readout([arb(v) for v in reading.target.point(situation)])
-            best = max(best, lower(abs(output - wanted)))
-    return best, description
+            best = max(best, lower(abs(output - target.readout([arb(v) for v in target.point(situation)]))))
+    return best, "searched token sequence, in ball arithmetic"
 
 
-def _run(network: Transformer, tokens: Sequence[tuple[fmpq, ...]]) -> arb:
-    """The output at the first token of a reversed sequence, as the float network really computes it."""
-    array = np.array([[float(arb(v)) for v in token] for token in reversed(tokens)])
-    return arb(rational(float(fast.forward(network, array)[-1])))
+def _shows(target: AdaptiveMemory, situation: Situation, memory: int, tokens: tuple[int, ...]) -> bool:
+    """Whether a memory's parents hold these tokens."""
+    slots = (target.slot_index(name) for name in target.parents[target.names[memory]])
+    return tuple(situation.tokens[slot] for slot in slots) == tokens
 
 
-def _adversary(
-    reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron], situation: Situation, sign: int
-) -> list[tuple[fmpq, ...]]:
-    """Tokens x_t, x_{t−1}, …: the situation's where it fixes them, elsewhere the alphabet's worst against the read-out's gradient."""
+def _measured(reading: _Reading, tokens: Sequence[int]) -> float:
+    """The worst error over all positions of a reversed sequence, as the float network really computes it."""
+    target, sequence = reading.target, list(reversed(tokens))
+    outputs = fast.forward(reading.network, np.array([[float(arb(v)) for v in target.alphabet[token]] for token in sequence]))
+    if not np.isfinite(outputs).all():
+        reading.faults.append(f"the network computes numbers that are not finite in {reading.network.dtype}")
+        return 0.0
+    worst = 0.0
+    for t, output in enumerate(outputs):
+        situation = target.situation(sequence, t)
+        if situation is not None:
+            wanted = target.readout([arb(v) for v in target.point(situation)])
+            worst = max(worst, lower(abs(arb(rational(float(output))) - wanted)))
+    return worst
+
+
+def _adversary(reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron], situation: Situation, sign: int) -> list[int]:
+    """Alphabet indices of x_t, x_{t−1}, …: the situation's where it fixes them, elsewhere the worst against the read-out's gradient."""
     target, slots = reading.target, reading.slots
     point = target.point(situation)
     slope = [0.0] * slots.tokens
@@ -532,7 +579,7 @@ def _adversary(
             window = np.nan_to_num([float(v.mid()) for v in norm.window[:length]])
             pull[: len(window), i] += np.nan_to_num(slope[slots.block(k + 1)[j]]) * window
     choice = np.argmax(sign * pull @ alphabet.T, axis=1)
-    return [target.alphabet[fixed.get(s, int(choice[s]))] for s in range(length)]
+    return [fixed.get(s, int(choice[s])) for s in range(length)]
 
 
 class _Evaluator:
@@ -542,7 +589,7 @@ class _Evaluator:
         self.reading, self.neurons = reading, neurons
         self.lag_neurons = [reading.writers(k) for k in range(len(reading.target.memories))]
         self.constant = constant_coordinates(reading.network)[1].get(reading.slots.constant, fmpq(0))
-        longest = [reading.ball(max(reading.target.occurring(k))) for k in range(reading.slots.memories)]
+        longest = [slot_ball(reading.form, max(reading.target.occurring(k))) for k in range(reading.slots.memories)]
         self.bits = max(reading.layers[reading.place(k)].bits(value) for k, value in enumerate(longest))
         self.known: dict[tuple[int, int, int, object], list[arb]] = {}
 
@@ -578,6 +625,10 @@ class _Evaluator:
             return None
         return int(whole) if precision == "integer" else max(1, int(whole))
 
+    def _ball(self, slot: int | arb) -> arb:
+        """A slot's value at the working precision: of a rounded lag, or the slot as it is."""
+        return slot_ball(self.reading.form, slot) if isinstance(slot, int) else slot
+
     def _extract(self, memory: int, j: int, row: int, slot: int | arb, tokens: Sequence[tuple[fmpq, ...]]) -> arb:
         reading = self.reading
         layer = reading.layers[reading.place(memory)]
@@ -587,8 +638,8 @@ class _Evaluator:
                 continue
             key = (memory, j, i, slot if isinstance(slot, int) else (slot.mid().man_exp(), slot.rad().man_exp()))
             if key not in self.known or len(self.known[key]) < len(tokens):
-                with working_precision(layer.bits(reading.ball(slot))):
-                    self.known[key] = layer.kernel(row, i, reading.ball(slot)).values(0, len(tokens))
+                with working_precision(layer.bits(self._ball(slot))):
+                    self.known[key] = layer.kernel(row, i, self._ball(slot)).values(0, len(tokens))
             total += sum((k * arb(token[i]) for k, token in zip(self.known[key], tokens, strict=False)), arb(0))
         return total
 

@@ -15,11 +15,12 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.3.
 
 from functools import partial
 
+from analyzer.extraction import adaptive_expression
 from analyzer.theorems import thm_3_1, thm_4_4
 
 ID = "prop-4.3"
 TITLE = "tmx attention: the same rate with O(D) score parameters"
 STATEMENT = {rpe: f"{text}; D + 1 score parameters per head instead of 2D² + 1" for rpe, text in thm_3_1.STATEMENT.items()}
-EXPRESSION = thm_3_1.EXPRESSION
+expression = adaptive_expression
 citation = partial(thm_3_1.citation, result="Proposition 4.3")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

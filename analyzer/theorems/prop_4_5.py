@@ -6,7 +6,7 @@ Statement. On M + 1 layers, one memory after the other, for every n ≥ 1 with H
 
     lin   √(Σ e_k²) ≤ C(n)/Hⁿ √(Σ_k e^{0.02(n+1)T_k}),      log   √(Σ e_k²) ≤ C(n)/Hⁿ √(Σ_k T_k^{2.02(n+1)})
 
-and the inner widths are Ω̃(max_i ‖g_i‖²_B) instead of Ω̃(Σ_i ‖g_i‖²_B).
+and the inner widths are Ω̃(max_i ‖g_i‖²_B) instead of Ω̃(Σ_i ‖g_i‖²_B) (log: ‖log g_i‖²_B T_i²).
 
 Constants. Layer k extracts memory k with all H heads: e_k is (3.1) or (3.2) with H_k = H, where Theorem 4.1 splits H over the memories.
 
@@ -25,6 +25,6 @@ STATEMENT = {
     "lin": "√Σe_k² ≤ C(n)/H^n √(Σ_k e^{0.02(n+1)T_k}),  inner widths Ω̃(max ‖g_i‖²),  L = M + 1",
     "log": "√Σe_k² ≤ C(n)/H^n √(Σ_k T_k^{2.02(n+1)}),  inner widths Ω̃(max ‖log g_i‖² T_i²),  L = M + 1",
 }
-EXPRESSION = thm_3_1.EXPRESSION
+expression = thm_4_4.root_of_squares
 citation = partial(thm_3_1.citation, result="Proposition 4.5")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)

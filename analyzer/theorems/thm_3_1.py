@@ -50,7 +50,6 @@ STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
     "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k T_k^{1.01})^{n+1}  for every n ≥ 1",
 }
-EXPRESSION = ex.EXTRACTION
 BIBTEX = """@inproceedings{wang2024understanding,
   title     = {Understanding the Expressive Power and Mechanisms of Transformer for Sequence Modeling},
   author    = {Wang, Mingze and E, Weinan},
@@ -85,6 +84,11 @@ def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
             *([BARRON_BIBTEX] if ffn == "barron" else []),
         ]
     )
+
+
+def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
+    """The extraction error of one memory."""
+    return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
 def check_sizes(target: FixedMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
@@ -130,7 +134,7 @@ def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[
     return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
 
 
-def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str) -> tuple[str, ...]:
+def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
     """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
     from analyzer.proof import lemma
 
@@ -139,7 +143,7 @@ def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str) -
         return ("zeros",)
     height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
     mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
-    lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source="Wang & E, Lemma F.1/F.4")
+    lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source=source)
     lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(ex.n) * height / (2 * ex.SIGMA[rpe]) ** ex.n)
     estimate = 4 * sympy.Symbol("V", positive=True) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
     lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
