@@ -467,7 +467,7 @@ def test_sabotage_of_float_networks(rpe: Any) -> None:
     assert verify(pointing, chosen, "minimal", "spline").verdict is Verdict.VIOLATED
     loud = off.value.copy()
     loud[0, 0, 0] = 1.7e308
-    scaled = edited(network, 2, value=heads.value * 2.0**900, output=heads.output * 2.0**-900)
+    scaled = edited(network, 2, value=heads.value * 2.0**990, output=heads.output * 2.0**-990)
     slow = edited(network, 0, decay=np.full_like(off.decay, 2.0**-60 + (rpe == "log")))
     for changed in (edited(network, 0, value=loud), scaled, *([slow] if rpe == "lin" else [])):
         with pytest.raises(LemmaformerError, match="overflow"):
