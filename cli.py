@@ -479,10 +479,14 @@ def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_jso
             console().print("\n".join(built.target.tree_lines()), soft_wrap=True)
         show_certificate(certificate)
         if "barron" in (card["ffn"], card.get("encode")):
-            console().print(f"Barron samples drawn, until one was certified: {card['seeds']['draws']}, seed {card['seeds']['barron']}")
+            console().print(f"Barron samples drawn (seed {card['seeds']['barron']}): {_draws(card['seeds']['draws'])}")
         console().print(f"written to {out}", soft_wrap=True)
     if violated:
         sys.exit(1)
+
+
+def _draws(draws: Any) -> str:
+    return ", ".join(f"{name} {count}" for name, count in draws.items() if count) if isinstance(draws, dict) else str(draws)
 
 
 @build.command()

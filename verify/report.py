@@ -59,19 +59,19 @@ def show_certificate(certificate: Certificate) -> None:
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
     if "memories" in certificate.details:
         _show_memories(certificate.details)
-        out.print("parts are bounds on their own; the total is the worst over all situations, which can be less than their sum")
+        out.print("parts stand alone: the total is the worst over all situations, often less than their sum")
     if certificate.conditions:
-        out.print("unstated in the paper, checked:")
-        for condition in certificate.conditions:
-            outcome = f"{number(condition.certified)}{'' if condition.holds else ', fails: more heads are needed'}"
-            out.print(f"  {condition.name}: {outcome}")
+        failed = [c for c in certificate.conditions if not c.holds]
+        outcome = "all hold" if not failed else ", ".join(f"{c.name} fails ({number(c.certified)})" for c in failed)
+        slack = max(c.certified / c.bound for c in certificate.conditions)
+        out.print(f"conditions that the paper leaves unstated (e ≤ 1, noise at lags < 1/2): {outcome}; {slack:.2%} of the room is used")
     out.print(f"witness: {certificate.witness_input}")
     out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
 
 
 def _part_name(name: str) -> str:
-    """Parts that are distances in units of the lag say so."""
-    return f"{name} (off by, before rounding)" if name.startswith("lag ") else name
+    """Parts that are distances to a lag, before rounding, say so."""
+    return f"{name} (off by)" if name.startswith("lag ") else name
 
 
 def _lags(memory: dict[str, Any]) -> str:
@@ -85,8 +85,8 @@ def _show_memories(details: dict[str, Any]) -> None:
     for m in details["memories"]:
         lags = _lags(m)
         norms = [f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}"]
-        rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4g}", *norms, m["width_theorem"] or "-", m["width_used"]])
-    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖", "‖log g‖", "theorem's width", "width used"]
+        rows.append([m["name"], m["level"], lags, m["heads"], f"{m['margin']:.4f}", *norms, m["width_theorem"] or "-", m["width_used"]])
+    columns = ["memory", "level", "lags", "heads", "margin", "‖g‖", "‖log g‖", "width asked", "width used"]
     out, score = console(), details["score_parameters"]
     out.print(table("", columns, rows))
     out.print(f"score parameters: {score['per_head']} per head, {score['order']}, {score['total']} in all ({details['attention']})")
@@ -116,7 +116,7 @@ def show_bound(result: dict[str, Any]) -> None:
         rows = [
             [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in result["memories"]
         ]
-        out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "theorem's width"], rows))
+        out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "width asked"], rows))
 
 
 def show_dp_free(result: dict[str, Any]) -> None:
