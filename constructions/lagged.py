@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flint import arb, fmpq
 
+from analyzer.adaptive import MAX_LAG
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import magnitude, rational, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
@@ -286,7 +287,8 @@ def _extract(kernels: jax.Array, values: jax.Array, lag: jax.Array, lags: jax.Ar
 class ExactRunner:
     """An exact network of lagged layers: slots and read-out in float64, kernels from ball arithmetic, one per lag that occurs.
 
-    A lag slot is read as the nearest integer (of e^y where it holds logarithms), which it is wherever the network's certificate holds.
+    A lag slot is read as the nearest integer (of e^y where it holds logarithms) up to MAX_LAG, which it is wherever the network's
+    certificate holds. Positions whose lags reach before the array may hold anything, even what is not finite; no other position sees it.
     """
 
     network: Transformer
@@ -345,8 +347,9 @@ class ExactRunner:
             columns = sorted({int(c) for row in rows for c in np.nonzero(layer.gains[:, row].any(axis=0))[0]})
             if not set(columns) <= self._silent_before:
                 raise InputError("a value reads a coordinate that is not zero before the array; these theorems read the token")
-            lag = np.rint(np.exp(np.minimum(x[..., slot], 40)) if layer.form == "log" else x[..., slot])
-            lag = np.maximum(lag, 1) if "log" in layer.rpe else lag
+            held = np.nan_to_num(x[..., slot], nan=1.0)
+            lag = np.rint(np.exp(np.minimum(held, 40)) if layer.form == "log" else held)
+            lag = np.clip(lag, 1 if "log" in layer.rpe else 0, MAX_LAG)
             lags = np.unique(lag)
             if len(lags) > MAX_KERNELS:
                 raise InputError(f"{len(lags)} different lags arise in this array; {MAX_KERNELS} is the most that are run")

@@ -422,6 +422,23 @@ def test_tiny_samples_are_violated_quietly(seed: int) -> None:
     assert certificate.verdict is Verdict.VIOLATED and certificate.witness >= 0
 
 
+@pytest.mark.parametrize("rpe,attention", [("lin", "dp"), ("log", "tmx"), ("log", "dp")])
+def test_positions_before_the_cone_do_no_harm(rpe: Any, attention: str) -> None:
+    """Near the start of an array a lag is read off a token that is not there, and may be anything; later positions are right."""
+    chosen = target({"c": ([1, 3, 3], "a"), "a": "3", "d": ([2, 1, 3], "c"), "b": ([2, 3, 2], "d")}, [["1/4"], [1], [-1]], "1000*b")
+    built = build(chosen, rpe=rpe, attention=attention, error=1e-6)
+    certificate = certify(built)
+    tokens = random_tokens(chosen, 20, 30)
+    output = run(built.network, tokens)
+    alphabet = [float(arb(token[0])) for token in chosen.alphabet]
+    for row in range(20):
+        sequence = [alphabet.index(v) for v in tokens[row, :, 0]]
+        for t in range(30):
+            seen = chosen.situation(sequence, t)
+            if seen is not None:
+                assert abs(output[row, t] - 1000 * alphabet[seen.tokens[4]]) <= certificate.certified + 1e-9
+
+
 def test_trivial_encodings_and_read_outs() -> None:
     """Lag 1 has logarithm 0 and nothing to sample; an affine read-out has nothing to sample either."""
     assert certify(build(target({"m": "1"}), rpe="log", encode_by="barron")).verdict is Verdict.HOLDS
