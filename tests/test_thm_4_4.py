@@ -118,7 +118,7 @@ def test_gallery(name, rpe, attention) -> None:  # type: ignore[no-untyped-def]
     assert time.perf_counter() - start < 30
     assert certificate.verdict is Verdict.HOLDS, certificate.advice
     assert certificate.witness <= certificate.certified <= certificate.bound and certificate.certified <= 1e-2
-    assert certificate.witness >= 0.6 * certificate.certified  # the one-sided alphabet of content_and_pointer; above 0.95 elsewhere
+    assert certificate.witness >= 0.9 * certificate.certified
     assert certificate.sizes["layers"] == LAYERS[name] == chosen.depth + 1
     tokens = random_tokens(chosen, 1000, 200)
     wanted, inside = GALLERY[name](tokens)
@@ -437,6 +437,12 @@ def test_positions_before_the_cone_do_no_harm(rpe: Any, attention: str) -> None:
             seen = chosen.situation(sequence, t)
             if seen is not None:
                 assert abs(output[row, t] - 1000 * alphabet[seen.tokens[4]]) <= certificate.certified + 1e-9
+
+
+def test_a_long_lag_beside_a_short_one() -> None:
+    """The kernel of the short lag is not summed term by term as far as the long one reaches."""
+    chosen = target({"short": ([1, 2], "x0"), "long": ([90, 89], "x0")}, readout="short + long")
+    assert certify(build(chosen)).verdict is Verdict.HOLDS
 
 
 def test_trivial_encodings_and_read_outs() -> None:

@@ -11,10 +11,11 @@ positions compute. Memory by memory, in the order of the layers,
 
 Then the read-out F sees u + δ with |δ_k| ≤ e_k(B_k), and
 
-    |F(u + δ) − f(u)| ≤ |F(u) − f(u)| + Σ_j |∂_j F| e_j + (neurons that may switch)        for every situation u, or
-                      ≤ sup_box |F − f| + Σ_k Lip_k(f) e_k                                    on the box;
+    |F(u + δ) − f(u)| ≤ |F(u + δ̄) − f(u)| + Σ_j |∂_j F| r_j + (neurons that may switch)      for every situation u, or
+                      ≤ sup_box |F − f| + Σ_k Lip_k(f) e_k                                    on the box,
 
-the smaller is certified. A stream that this does not describe (a memory written twice, a key that reads a token, …) is a fault.
+where δ̄ is what the tokens that u fixes contribute to the extraction errors, and r_j what all others can; the smaller is
+certified. A stream that this does not describe (a memory written twice, a key that reads a token, …) is a fault.
 
 The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing them. The witness is
 found by search: for the worst situations the free tokens are chosen against the gradient, and the network is evaluated in ball
@@ -32,7 +33,7 @@ from flint import arb, fmpq
 
 from analyzer.adaptive import MAX_LAG, AdaptiveMemory, Situation
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.exact import dyadic, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
 from analyzer.lag_encoding import (
@@ -480,20 +481,43 @@ def _readout_neurons(reading: _Reading) -> list[Neuron]:
 
 def _situation_errors(reading: _Reading, memories: Sequence[_Memory], neurons: Sequence[Neuron]) -> list[tuple[arb, Situation]] | None:
     """For every situation the worst |F(u + δ) − f(u)|, or None if there are too many to go through."""
-    target, slots = reading.target, reading.slots
+    target = reading.target
     if len(target.situations) * len(neurons) > MAX_WORK or not all(upper(m.error) < float("inf") for m in memories):
         return None
-    sizes = [{lag: rational(upper(slot.error)) for lag, slot in m.slots.items()} for m in memories]
     result = []
     for situation in target.situations:
-        point = target.point(situation)
-        noise = [fmpq(0)] * slots.dim
-        for size, lag in zip(sizes, situation.lags, strict=True):
-            noise += [size[lag]] * slots.dim
-        value, moved = local_range(neurons, point, noise)
-        wanted = target.readout([arb(v) for v in point])
+        value, moved = local_range(neurons, *_delivered(reading, memories, situation))
+        wanted = target.readout([arb(v) for v in target.point(situation)])
         result.append((abs(arb(value) - wanted) + arb(moved), situation))
     return result
+
+
+def _delivered(reading: _Reading, memories: Sequence[_Memory], situation: Situation) -> tuple[list[fmpq], list[fmpq]]:
+    """(centre, radius) of what the read-out is given: the tokens that the situation fixes contribute what they do, all others at most |κ|.
+
+    Where a staircase holds more than one value for a lag, it is not known which, and the error of the worst is the radius.
+    """
+    target, dim = reading.target, reading.slots.dim
+    fixed = {0: situation.tokens[0]} | dict(zip(situation.lags, situation.tokens[1:], strict=True))
+    centre, radius = target.point(situation), [fmpq(0)] * dim
+    for k, (memory, lag) in enumerate(zip(memories, situation.lags, strict=True)):
+        slot = memory.slots[lag]
+        if len(memory.lag.values[lag]) > 1:
+            radius += [finite_or_huge(slot.error)] * dim
+            continue
+        for j in range(dim):
+            shift, free = arb(0), slot.rounding
+            for i in range(dim):
+                window = slot.norms[j, i].window
+                free += slot.norms[j, i].most
+                for s, token in fixed.items():
+                    if s < len(window):
+                        shift += window[s] * arb(target.alphabet[token][i])
+                        free -= abs(window[s])
+            middle = dyadic(shift, 64)
+            centre[(k + 1) * dim + j] += middle
+            radius.append(finite_or_huge(free + abs(shift - middle)))
+    return centre, radius
 
 
 def _constant_error(target: AdaptiveMemory) -> float:
