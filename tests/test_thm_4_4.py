@@ -1,10 +1,9 @@
 """Theorem 4.4 and its relatives end to end: gallery, random dependency graphs, the rounding threshold, floats, sabotage."""
 
 import itertools
-import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -162,51 +161,60 @@ def test_sampled_read_outs() -> None:
     assert certificate.verdict is Verdict.VACUOUS and certificate.witness <= certificate.certified < certificate.bound / 4
 
 
+@dataclass(frozen=True)
+class Rule:
+    """A memory's lag as the target is told, and as Python computes it from the tokens known so far."""
+
+    name: str
+    lag: Any
+    parents: tuple[str, ...]
+    steps: Callable[[dict[str, int]], int]
+
+
 @st.composite
-def dependency_graphs(draw: Any) -> tuple[list[int], list[tuple[str, Any]]]:
+def dependency_graphs(draw: Any) -> tuple[list[int], list[Rule]]:
     """An alphabet in {−1, 0, 1} and up to 8 memories, each with a table of one earlier slot or an expression in two."""
     alphabet = draw(st.sampled_from([[-1, 1], [-1, 0, 1]]))
-    memories: list[tuple[str, Any]] = []
+    rules: list[Rule] = []
     for k in range(draw(st.integers(1, 8 if len(alphabet) == 2 else 5))):
-        slots = ["x0", *(name for name, _ in memories)]
-        parent, other = draw(st.sampled_from(slots)), draw(st.sampled_from(slots))
-        if draw(st.booleans()):
-            table = draw(st.lists(st.integers(1, 4), min_size=len(alphabet), max_size=len(alphabet)))
-            memories.append((f"m{k}", (table, parent)))
-        else:
-            memories.append((f"m{k}", draw(st.sampled_from([f"3 + {parent} - {other}", f"2 + {parent}*{other}", f"{k % 4 + 1}"]))))
-    return alphabet, memories
+        slots = ["x0", *(rule.name for rule in rules)]
+        p, q = draw(st.sampled_from(slots)), draw(st.sampled_from(slots))
+        table = draw(st.lists(st.integers(1, 4), min_size=len(alphabet), max_size=len(alphabet)))
+        kinds = [
+            Rule(f"m{k}", (table, p), (p,), lambda known, p=p, table=table: table[alphabet.index(known[p])]),
+            Rule(f"m{k}", f"3 + {p} - {q}", (p, q), lambda known, p=p, q=q: 3 + known[p] - known[q]),
+            Rule(f"m{k}", f"2 + {p}*{q}", (p, q), lambda known, p=p, q=q: 2 + known[p] * known[q]),
+            Rule(f"m{k}", f"{k % 4 + 1}", (), lambda known, k=k: k % 4 + 1),
+        ]
+        rules.append(draw(st.sampled_from(kinds)))
+    return alphabet, rules
 
 
-def python_value(alphabet: list[int], memories: list[tuple[str, Any]], sequence: list[int], t: int) -> tuple[int, int] | None:
+def python_value(rules: list[Rule], sequence: list[int], t: int) -> tuple[int, int] | None:
     """(sum of the memories, longest path) by Python's own arithmetic."""
     known, levels = {"x0": sequence[t]}, {"x0": 0}
-    for name, lag in memories:
-        if isinstance(lag, tuple):
-            steps, parents = lag[0][alphabet.index(known[lag[1]])], [lag[1]]
-        else:
-            steps = eval(lag, {}, dict(known))
-            parents = [p for p in known if re.search(rf"\b{p}\b", lag)]
+    for rule in rules:
+        steps = rule.steps(known)
         if steps > t:
             return None
-        known[name] = sequence[t - steps]
-        levels[name] = 1 + max((levels[p] for p in parents), default=0)
-    return sum(known[name] for name, _ in memories), max(levels.values())
+        known[rule.name] = sequence[t - steps]
+        levels[rule.name] = 1 + max((levels[p] for p in rule.parents), default=0)
+    return sum(known[rule.name] for rule in rules), max(levels.values())
 
 
 @settings(max_examples=20, deadline=None)
 @given(dependency_graphs(), st.sampled_from(["lin", "log"]), st.sampled_from(["dp", "tmx"]), st.integers(0, 99))
-def test_random_dependency_graphs(graph: tuple[list[int], list[tuple[str, Any]]], rpe: Any, attention: str, seed: int) -> None:
+def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any, attention: str, seed: int) -> None:
     """Layers = levels + 1, and the network is right."""
-    alphabet, memories = graph
-    chosen = target(dict(memories), [[v] for v in alphabet])
+    alphabet, rules = graph
+    chosen = target({rule.name: rule.lag for rule in rules}, [[v] for v in alphabet])
     built = build(chosen, rpe=rpe, attention=attention, error=1e-3)
     certificate = certify(built)
     assert certificate.verdict is Verdict.HOLDS, certificate.advice
     tokens = random_tokens(chosen, 4, 40, seed)
     output = run(built.network, tokens)
     for row, t in itertools.product(range(4), range(40)):
-        found = python_value(alphabet, memories, [int(v) for v in tokens[row, :, 0]], t)
+        found = python_value(rules, [int(v) for v in tokens[row, :, 0]], t)
         if found is not None:
             assert certificate.sizes["layers"] == found[1] + 1
             assert abs(output[row, t] - found[0]) <= certificate.certified + 1e-12
