@@ -493,6 +493,17 @@ def test_sabotage_of_float_networks(rpe: Any) -> None:
     twice[0, 0, slots.block(1)[0]] = twice[0, 1, slots.block(1)[0]] = 1.0  # fl(x0 + m1) − fl(m1) is not x0
     cancelling = edited(network, 2, value=twice, output=np.concatenate([2 * heads.output, -heads.output], axis=2))
     assert "not the token" in verify(cancelling, chosen, "minimal", "spline").advice
+    inside = np.concatenate([3 * heads.value, 5 * heads.value], axis=1)  # 3x·5 − 5x·3 is 0 in exact arithmetic only
+    outside = np.concatenate([0 * heads.output, 0 * heads.output], axis=2)
+    outside[0, 0] = 5 * 2.0**53, -3 * 2.0**53
+    silent = edited(network, 2, value=inside, output=outside)
+    assert "which is not its memory" in verify(silent, chosen, "minimal", "spline").advice
+    first = network.layers[0].feedforward
+    for changed in (
+        edited(network, 0, precision=tuple("log" if j == slots.constant else p for j, p in enumerate(first.precision))),
+        edited(network, 0, inner=np.where(first.outer[slots.constant][:, None] != 0, 1.0, first.inner)),
+    ):
+        assert verify(changed, chosen, "minimal", "spline").verdict is Verdict.VIOLATED
     off = network.layers[0].attention
     pointing = edited(network, 0, value=np.full_like(off.value, 2.0**1000), output=off.output)
     assert verify(pointing, chosen, "minimal", "spline").verdict is Verdict.VIOLATED

@@ -25,7 +25,7 @@ arithmetic.
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,32 +114,46 @@ class _Reading:
             self._check_overflow()
 
     def _check_stream(self) -> None:
-        """Who may write where: the embedding x0, attention its memories' blocks from x0, inner FFNs the lag slots and the constant."""
+        """Who may write where: the embedding x0, attention its memories' blocks from x0, inner FFNs the lag slots and the constant.
+
+        The matrices are looked at one by one: what cancels in the product W_O W_V need not cancel in floats.
+        """
         slots, embedding = self.slots, to_exact(self.network.embedding)
         for j, i in itertools.product(range(slots.width), range(slots.dim)):
             if embedding[j, i] != int(i == j):
                 self.faults.append(f"embedding: coordinate {j} holds {embedding[j, i]} times token coordinate {i}")
         if any(to_exact(self.network.bias)):
             self.faults.append("embedding: it has a bias, the theorem's has none")
-        for index, layer in enumerate(self.layers):
-            extracted = {j for k in (self.schedule[index - 1] if index else ()) for j in slots.block(k + 1)}
-            written = {int(j) for j in np.nonzero(layer.gains.any(axis=(0, 2)))[0]}
-            read = {int(j) for j in np.nonzero(to_exact(self.network.layers[index].attention.value).any(axis=(0, 1)))[0]}
-            if written - extracted:
-                self.faults.append(f"layer {index + 1}: attention writes coordinate {min(written - extracted)}, which is not its memory")
-            if read - set(slots.block(0)):
-                self.faults.append(f"layer {index + 1}: a value reads coordinate {min(read - set(slots.block(0)))}, not the token")
-            for k in self.schedule[index - 1] if index else ():
-                writers = {h for j in slots.block(k + 1) for h in layer.writers(j)}
-                scores = {int(j) for h in writers for j in np.nonzero(layer.scores[h])[0]}
-                if writers and scores != {slots.lag(k)}:
-                    self.faults.append(f"layer {index + 1}: the heads of {self.target.names[k]} do not read its lag slot alone")
-            if index < len(self.schedule):
-                allowed = {slots.lag(k) for k in self.schedule[index]} | ({slots.constant} if index == 0 else set())
-                outer = to_exact(self.network.layers[index].feedforward.outer)
-                strange = {int(j) for j in np.nonzero(outer.any(axis=1))[0]} - allowed
-                if strange:
-                    self.faults.append(f"layer {index + 1}: the FFN writes coordinate {min(strange)}, which is no lag of its level")
+        if slots.constant not in constant_coordinates(self.network)[1]:
+            self.faults.append("layer 1: the constant slot differs between positions")
+        for index in range(len(self.layers)):
+            self._check_attention(index, self.schedule[index - 1] if index else ())
+            self._check_writers(index, self.schedule[index] if index < len(self.schedule) else ())
+
+    def _check_attention(self, index: int, extracted: Sequence[int]) -> None:
+        slots, layer, attention = self.slots, self.layers[index], self.network.layers[index].attention
+        value, output = to_exact(attention.value), to_exact(attention.output)
+        strange = _support(output.any(axis=(0, 2))) - {j for k in extracted for j in slots.block(k + 1)}
+        if strange:
+            self.faults.append(f"layer {index + 1}: attention writes coordinate {min(strange)}, which is not its memory")
+        strange = _support(value.any(axis=(0, 1))) - set(slots.block(0))
+        if strange:
+            self.faults.append(f"layer {index + 1}: a value reads coordinate {min(strange)}, not the token")
+        for k in extracted:
+            block = slots.block(k + 1)
+            writers = _support(output[:, block.start : block.stop].any(axis=(1, 2)))
+            if any(_support(layer.scores[h]) != {slots.lag(k)} for h in writers):
+                self.faults.append(f"layer {index + 1}: the heads of {self.target.names[k]} do not read its lag slot alone")
+
+    def _check_writers(self, index: int, encoded: Sequence[int]) -> None:
+        ffn, slots = self.network.layers[index].feedforward, self.slots
+        lags = {slots.lag(k) for k in encoded}
+        if _support(np.array([p != "none" for p in ffn.precision], dtype=bool)) - lags:
+            self.faults.append(f"layer {index + 1}: the FFN rounds more than the lags of its level")
+        if index < len(self.schedule):
+            strange = _support(to_exact(ffn.outer).any(axis=1)) - lags - ({slots.constant} if index == 0 else set())
+            if strange:
+                self.faults.append(f"layer {index + 1}: the FFN writes coordinate {min(strange)}, which is no lag of its level")
 
     def _check_overflow(self) -> None:
         """Positions near the start of an array may hold any lag in the table, and memories up to its limit: they must stay finite."""
@@ -230,6 +244,11 @@ class _Reading:
             attention = self.network.layers[self.place(memory)].attention
             rounding = maximum([extraction_error(self.network.dtype, attention, layer, row, lag) for row in block])
         return _Slot(value, norms, maximum(errors) + rounding, rounding)
+
+
+def _support(values: Any) -> set[int]:
+    """The indices of what is not zero."""
+    return {int(j) for j in np.nonzero(values)[0]}
 
 
 @dataclass(frozen=True)
@@ -324,7 +343,8 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
         slots: dict[int, _Slot] = {}
         for b, found in lag.values.items():  # tokens with the same lag may differ in what a staircase holds: the worst counts
             every = [reading.slot(memory, b, slot_ball(reading.form, v) if isinstance(v, int) else arb(v)) for v in found]
-            slots[b] = max(every, key=lambda slot: upper(slot.error))
+            worst = max(every, key=lambda slot: upper(slot.error))
+            slots[b] = replace(worst, error=maximum([slot.error for slot in every]))
         budget = _extraction_budget(reading, memory, bank, slots)
         error = maximum([slot.error for slot in slots.values()])
         if not upper(error) <= upper(budget):
@@ -474,8 +494,6 @@ def _readout_neurons(reading: _Reading) -> list[Neuron]:
     inner, bias, outer = to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)
     if any(inner[:, tokens:].flat):
         reading.faults.append("read-out: a neuron reads a lag slot or the constant slot")
-    if any(p != "none" for p in ffn.precision):
-        reading.faults.append("read-out: its output is rounded")
     return neurons_of(inner[:, :tokens], bias, outer[0])
 
 
