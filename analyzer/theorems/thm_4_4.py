@@ -15,7 +15,7 @@ layer per level and one for the first encoding: L = levels + 1.
 Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k
 inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. The
 paper's form Lip₂ √(Σ d e_k²), Lip₂ = sup ‖∇f‖₂, can be smaller than Σ Lip_k e_k when the slots' suprema are not attained together; we
-promise the sum, and certify situation by situation, which is sharper than both. `bound` prints √(Σ e_k²) beside Σ e_k, without
+promise the sum, and certify it or, where that is smaller, the worst of all situations. `bound` prints √(Σ e_k²) beside Σ e_k, without
 Lipschitz constants.
 
 Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1
