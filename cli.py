@@ -98,7 +98,8 @@ def theorems(
         proof = _proof_of_target(theorem_id, module.TITLE, target_file, rpe, bank)
     formula = latex_of(module.expression(rpe, bank))
     if as_json:
-        nodes = [{"name": n, "title": d["title"], "budget": str(d["budget"])} for n, d in proof.nodes(data=True)]
+        keys = ("title", "relation", "budget")
+        nodes = [{"name": name, **{key: str(data[key]) for key in keys}} for name, data in proof.nodes(data=True)]
         edges = [list(edge) for edge in proof.edges]
         statement = module.STATEMENT[rpe]
         _emit({"id": theorem_id, "title": module.TITLE, "statement": statement, "latex": formula, "lemmas": nodes, "uses": edges})
@@ -206,9 +207,10 @@ def bound(
             raise InputError("--readout goes with --solve width: the attention part does not depend on it")
         target = FixedMemory(_lags(lags or ""), dim, readout)
         result: dict[str, Any] = {"lags": list(target.lags)}
-        result |= (
-            _width(target, ffn, error) if solve == "width" else _attention(target.lags, rpe, heads, tuning, whole_rate, share, solve, error)
-        )
+        if solve == "width":
+            result |= _width(target, ffn, error)
+        else:
+            result |= _attention(target.lags, rpe, heads, tuning, whole_rate, share, solve, error)
     else:
         if share or readout is not None or dim != 1:
             raise InputError("--share, --readout and --dim go with thm-3.1; heads that read a lag slot cannot be shared")
@@ -256,15 +258,12 @@ def _leveled(
         raise InputError(f"--chain goes with thm-4.4 and --lags, and counts at most the {len(longest)} memories")
     if target is not None and target.depth > 1 and theorem_id != "thm-4.4":
         raise InputError(f"this target has {target.depth} levels; {theorem_id} is about lags of the current token, use thm-4.4")
-    if theorem_id == "thm-4.4":
-        schedule = target.schedule(False) if target is not None else None
-        levels = (
-            [[longest[k] for k in group] for group in schedule]
-            if schedule
-            else parallel_levels(longest, len(longest) if chain is None else chain)
-        )
-    else:
+    if theorem_id != "thm-4.4":
         levels = [list(longest)]
+    elif target is not None:
+        levels = [[longest[k] for k in group] for group in target.schedule(False)]
+    else:
+        levels = parallel_levels(longest, len(longest) if chain is None else chain)
     expression = attention_expression(rpe, longest)
     result = {"rpe": rpe, "tuning": tuning, "lags": list(longest), "levels": levels}
     flat = _one_bound(rpe, levels, heads, tuning, rate, error)

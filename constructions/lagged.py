@@ -8,7 +8,7 @@ the factor e^{p w·X_t} (lin) or (w·X_t)^p (log). So with y the value of the la
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
@@ -292,14 +292,11 @@ class ExactRunner:
     """
 
     network: Transformer
+    _kernels: dict[tuple[int, int, int, int, int], list[float]] = field(default_factory=dict)
 
     @cached_property
     def layers(self) -> list[LaggedLayer]:
         return lagged_layers(self.network)
-
-    @cached_property
-    def _kernels(self) -> dict[tuple[int, int, int, int, int], list[float]]:
-        return {}
 
     @cached_property
     def _silent_before(self) -> set[int]:
@@ -328,9 +325,7 @@ class ExactRunner:
             result = []
             for index, layer in enumerate(self.network.layers):
                 x = x + self._attend(index, x)
-                ffn = layer.feedforward
-                floats = as_floats(ffn)
-                change = np.asarray(_feed_forward(floats, jnp.asarray(x)))
+                change = np.asarray(_feed_forward(as_floats(layer.feedforward), jnp.asarray(x)))
                 last = index == len(self.network.layers) - 1
                 x = change[..., 0] if last else x + change
                 result.append(x)

@@ -304,6 +304,8 @@ def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
 def test_theorems(run: Run) -> None:
     assert "thm-3.1" in run("theorems").out
     assert run("theorems", "thm-3.1", "--json").json["id"] == "thm-3.1"
+    lemmas = {lemma["name"]: lemma for lemma in run("theorems", "prop-4.2", "--json").json["lemmas"]}
+    assert lemmas["(A)"]["relation"] == "≤" and lemmas["(B)"]["relation"] == "≥" and lemmas["(B)"]["budget"] == "1"
     assert "Wang & E" in run("theorems", "thm-3.1").out
     assert "extraction lag 4" in run("theorems", "thm-3.1", "--graph").out
     assert run("theorems", "thm-3.1", "--dot").out.startswith("digraph")
