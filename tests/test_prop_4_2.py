@@ -25,6 +25,11 @@ def test_the_certificate_is_checked() -> None:
             sabotaged = [(p, w + (change if p == point else 0)) for p, w in weights.items()]
             with pytest.raises(InputError, match="annihilate"):
                 prop_4_2.lower_bound(sabotaged)
+    for s, pair in enumerate(
+        [((1, 0, 0), (0, 0, 0)), ((0, 1, 0), (0, 0, 0)), ((0, 0, 1), (0, 0, 0))]
+    ):  # constants are annihilated, x_{t−s} is not
+        with pytest.raises(InputError, match=rf"annihilate x_\(t-{s}\)"):
+            prop_4_2.lower_bound([(pair[0], fmpq(1, 2)), (pair[1], fmpq(-1, 2))])
     with pytest.raises(InputError, match="alphabet"):
         prop_4_2.lower_bound([((0, 2, -1), fmpq(1, 4)), *prop_4_2.CERTIFICATE[1:]])
     with pytest.raises(InputError, match="annihilate"):

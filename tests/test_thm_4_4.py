@@ -516,6 +516,12 @@ def test_sabotage_of_float_networks(rpe: Any) -> None:
             verify(changed, chosen, "minimal", "spline")
 
 
+def test_a_float_network_is_not_certified_for_tokens_that_its_type_cannot_hold() -> None:
+    network = build(target({"m": ([1, 2], "x0")}, [[1], ["1/2"]]), rpe="log", attention="tmx", dtype="float32", error=0.4).network
+    with pytest.raises(InputError, match="token 1/3 is no float32 number"):
+        verify(network, target({"m": ([1, 2], "x0")}, [[1], ["1/3"]]), "minimal", "spline")
+
+
 def test_banks_of_one_layer_reach_differently_far() -> None:
     """A lag of 1 allows exponents whose factors overflow at lag 2: they must not limit the memory beside it."""
     chosen = target({"a": "1", "b": ([1, 2], "x0")}, readout="a/4 + b/4")
