@@ -9,12 +9,13 @@ for given decays an ℓ¹ fit of the kernels' columns. Rows are the places s = 0
 Two things make doubles enough for a problem whose solution has weights of size 1/u:
 
 * *Orthogonal columns.* K = QR in multi-precision; the programme is solved for y = Ra, with the well-conditioned Q and the prices uR^{−1}.
-  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to less than a
-  small share of u are left out: a unit of κ along them would cost more than it can gain.
+  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to
+  less than a small share of u are left out: a unit of κ along them would cost more than it can gain.
 * *Refinement.* The programme is solved again for what is left, scaled to size 1, until the value settles.
 
 The active rows and columns of the last solution are then solved for exactly (`_vertex`). Decays come from column generation: start
-with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified afterwards.
+with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified
+afterwards.
 """
 
 import math
@@ -29,7 +30,7 @@ from scipy.optimize import linprog
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, magnitude, to_grid, working_precision
 from analyzer.extraction import Rpe, golden
-from analyzer.theorems.budgeted_error import FAMILIES, Dual, RpeSet, transform_samples, working_bits
+from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, transform_samples, working_bits
 from constructions.banks import HeadBank
 
 DENSE = 24
@@ -260,15 +261,6 @@ def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head]
     return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, priced).solve()
 
 
-@dataclass(frozen=True)
-class Bank:
-    """Heads with exact decays and weights on the normalised kernels, and the residual weight c."""
-
-    heads: tuple[Head, ...]
-    weights: tuple[fmpq, ...]
-    residual: fmpq
-
-
 class Balance:
     """Banks and dual sequences for one set of head types and one unit roundoff, any lag; what is found is remembered."""
 
@@ -285,7 +277,7 @@ class Balance:
 
     def rows(self, lag: int) -> Rows:
         """The places for a lag."""
-        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe == "lin").edges
+        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe != "log").edges
         return self._rows.setdefault(edges, Rows(edges))
 
     @cached_property
@@ -335,7 +327,7 @@ class Balance:
             return nothing
         with working_precision(self.precision):
             if self.rpe != "lin" and lag == 1:
-                return Bank((Head("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
+                return Bank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
             rows = self.rows(lag)
             real = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
@@ -348,7 +340,7 @@ class Balance:
             stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
             residual = stored.pop(RESIDUAL, fmpq(0))
             used = sorted((h for h, a in stored.items() if a != 0), key=lambda h: (h.rpe, h.decay))
-            return Bank(tuple(used), tuple(stored[h] for h in used), residual)
+            return Bank(tuple((h.rpe, h.decay) for h in used), tuple(stored[h] for h in used), residual)
 
 
 def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
@@ -365,7 +357,7 @@ def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
 
 STORED = 24
 """Bits below u to which dual values are stored: they move F by a share 2^-24 of u at most."""
-TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 400}
+TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 14}
 """Edge after which one row holds all that follows: what a lin head with p > 2^-14, or a log head with p > 1 + 2^-7, has left is small."""
 
 

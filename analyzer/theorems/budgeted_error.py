@@ -50,6 +50,7 @@ from typing import Literal
 
 from flint import arb, arb_poly, fmpq
 
+from analyzer import sign_runs
 from analyzer.errors import InputError
 from analyzer.exact import magnitude, maximum, working_precision
 from analyzer.exponential_sums import ExponentialSum, samples, supremum
@@ -104,6 +105,77 @@ def lower_bound(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
         sizes = [arb(max(abs(v) for v in dual.values))]
         sizes += [transform_supremum(dual, family, unit) / arb(unit) for family in FAMILIES[rpe]]
         return (arb(value) / maximum(sizes)).lower()
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Heads as (type, decay) with exact weights on their normalised kernels, and the residual weight c."""
+
+    heads: tuple[tuple[str, fmpq], ...]
+    weights: tuple[fmpq, ...]
+    residual: fmpq
+
+    def __post_init__(self) -> None:
+        for rpe, decay in self.heads:
+            if rpe not in ("lin", "log") or not decay > (rpe == "log"):
+                raise InputError("a bank's heads are lin with decays above 0, or log with decays above 1")
+        if len(self.heads) != len(self.weights) or len(set(self.heads)) < len(self.heads) or any(w == 0 for w in self.weights):
+            raise InputError("a bank has one weight, not zero, for each of its different heads")
+
+    @property
+    def weight_sum(self) -> fmpq:
+        """|c| + Σ_h |a_h|."""
+        return sum((abs(w) for w in self.weights), abs(self.residual))
+
+    def runs(self, rpe: str) -> sign_runs.Bank | None:
+        """The heads of one type as a sum with raw amplitudes; None if there are none."""
+        chosen = [(p, arb(a)) for (kind, p), a in zip(self.heads, self.weights, strict=True) if kind == rpe]
+        raw = [a * (1 - (-arb(p)).exp()) if rpe == "lin" else a / arb(p).zeta() for p, a in chosen]
+        return sign_runs.Bank(rpe, tuple(p for p, _ in chosen), tuple(raw)) if chosen else None
+
+
+def extraction_error(bank: Bank, lag: int) -> arb:
+    """Upper bound of ‖κ − 1_T‖₁ with its infinite tail; call it at the working precision for u.
+
+    Term by term up to 4T + 24 and, if both types are there, until the lin heads have died out; then by the runs of constant sign of the one
+    type that is left, or by the triangle inequality where not all zeros are seen.
+    """
+    groups = [group for group in (bank.runs("lin"), bank.runs("log")) if group is not None]
+    count = 4 * lag + 24
+    if len(groups) == 2:
+        share = arb(2) ** -16 * _window(bank, groups, lag, count)
+        while not sign_runs.crude_tail(groups[0], count) <= share:
+            count *= 2
+            if count > MAX_WINDOW:
+                raise InputError("a lin head of this mixed bank decays too slowly to be certified")
+    total = _window(bank, groups, lag, count)
+    for k, group in enumerate(groups):
+        whole = sign_runs.tail(group, count) if k == len(groups) - 1 else None
+        total += sign_runs.crude_tail(group, count) if whole is None else whole
+    return total.upper()
+
+
+MAX_WINDOW = 1 << 17
+"""Places that are added up one by one at most."""
+
+
+def _window(bank: Bank, groups: list[sign_runs.Bank], lag: int, count: int) -> arb:
+    """Σ_{s<count} |κ(s) − 1_T(s)|."""
+    values = [arb(0)] * count
+    for group in groups:
+        values = [a + b for a, b in zip(values, group.values(count), strict=True)]
+    values[0] += arb(bank.residual)
+    values[lag] -= 1
+    return sum((abs(v) for v in values), arb(0))
+
+
+def upper_bound(bank: Bank, lag: int, unit: fmpq) -> arb:
+    """The certified upper bound of E_u(T) by a bank: ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|)."""
+    if lag < 1:
+        raise InputError(f"lag {lag} is not a whole number from 1 on")
+    size = max(0, magnitude(arb(bank.weight_sum)))
+    with working_precision(working_bits(unit) + size):
+        return (extraction_error(bank, lag) + arb(unit) * arb(bank.weight_sum)).upper()
 
 
 def working_bits(unit: fmpq) -> int:
