@@ -292,14 +292,20 @@ class Balance:
         return [head for family in FAMILIES[self.rpe] for head in _coarse(family, self.bits)]
 
     def dual(self, lag: int) -> Dual:
-        """A dual sequence for the lag: that of the longest lag up to it which any bank can serve better than the zero bank."""
+        """The dual sequence of the longest lag up to this one which any bank can serve better than the zero bank."""
         first = 1 if self.rpe == "lin" else 2  # a log head with p → ∞ sees the last token only: lag 1 costs u and shows nothing
         for candidate in range(max(lag, first), first - 1, -1):
             if candidate not in self._duals:
                 self._generate(candidate)
             if candidate in self._duals:
                 return self._duals[candidate]
-        return Dual((lag, lag + 1), (self.unit, fmpq(0)))
+        return Dual((1, 2), (self.unit, fmpq(0)))
+
+    def known_duals(self, lag: int) -> list[Dual]:
+        """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
+        if not self._duals:
+            self.dual(lag)
+        return list(self._duals.values())
 
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
@@ -321,7 +327,7 @@ class Balance:
 
     def bank(self, lag: int, decay_bits: int) -> Bank:
         """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
-        self.dual(lag)
+        self.known_duals(lag)
         nothing = Bank((), (), fmpq(0))
         if self._heads is None:
             return nothing
@@ -394,6 +400,22 @@ def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
         place = places[k] + 0.5 * (left - right) / bend * (places[k + 1] - places[k - 1]) / 2 if bend < 0 else places[k]
         result.append(Head(family, dyadic(least + arb(place).exp(), 64)))
     return result if max(sizes) > 1 + TOLERANCE else []
+
+
+def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[Bank, Dual]:
+    """The best weights of given heads for a lag, and the dual sequence of the same programme."""
+    slowest = min((p for rpe, p in heads if rpe == "lin"), default=fmpq(1))
+    top = max(TOP["lin"], 64 * math.ceil(float(1 / arb(slowest))))
+    columns = [RESIDUAL, *dict.fromkeys(Head(rpe, p) for rpe, p in heads)]
+    with working_precision(working_bits(unit)):
+        rows = rows_for(lag, top, 0, True)
+        kept, solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
+        depth = -magnitude(arb(unit)) + STORED
+        dual = Dual(rows.edges, tuple(to_grid(v, depth) for v in solution.dual))
+        stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
+    residual = stored.pop(RESIDUAL, fmpq(0))
+    used = [h for h in stored if stored[h] != 0]
+    return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
 
 
 def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:

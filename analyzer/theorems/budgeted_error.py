@@ -38,6 +38,15 @@ q F(p) ζ(p) is such an exponential sum too, in the frequencies log s and log A,
 h(t) = (t − 1 + e^{−t})/(1 − e^{−t})² over a Gamma(1+q) variable t, which grows stochastically with q, and
 h' = 2e^{−t}(sinh t − t)/(1 − e^{−t})³ ≥ 0.
 
+Longer lags. *lin*: E_u(T) ≤ E_u(T+1), since s ↦ κ(s+1), s ≥ 0, is the kernel of the bank with weights a_h z_h and no residual: one lag with
+E_u ≥ 1/2 settles all that follow. *log, mixed*: δ_{T+j} = (−1)^j C(2n, n+j)/C(2n, n), a central difference, has δ_T = 1 and, with M = T −
+n,
+
+    log  |F(p)| ≤ sup |(s^{−p})^{(2n)}| / C(2n, n) = (p)_{2n} M^{−p−2n} / C(2n, n) ≤ (n!)² M^{−1−2n}     if log M ≥ 1 + 1/2 + … + 1/2n
+
+(then (p)_{2n}M^{−p} falls in p ≥ 1), and at a lin head |F| = z^M (1−z)^{2n+1}/C(2n, n). Both fall with M, so once they are below u,
+E_u(T) = 1 for every longer lag too. `difference_dual` is checked like any other sequence for the lags before that.
+
 References. R. T. Rockafellar, Conjugate Duality and Optimization, SIAM 1974; F. Johansson, Rigorous high-precision computation of the
 Hurwitz zeta function and its derivatives, Numer. Algorithms 69 (2015), for R.
 """
@@ -94,17 +103,56 @@ class Dual:
         return [b - a for a, b in pairwise((fmpq(0), *self.values))]
 
 
+def dual_norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
+    """Upper bound of max(sup_s |δ_s|, sup_p |F(p)|/u): E_u(T) ≥ |δ_T| over this, for every T at once."""
+    with working_precision(working_bits(unit)):
+        sizes = [arb(max(abs(v) for v in dual.values))]
+        sizes += [transform_supremum(dual, family, unit) / arb(unit) for family in FAMILIES[rpe]]
+        return maximum(sizes).upper()
+
+
 def lower_bound(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
     """The certified lower bound of E_u(T) by δ (or −δ, whichever is positive at T)."""
     if lag < 1:
         raise InputError(f"lag {lag} is not a whole number from 1 on")
     value = abs(dual.at(lag))
-    if value == 0:
-        return arb(0)
-    with working_precision(working_bits(unit)):
-        sizes = [arb(max(abs(v) for v in dual.values))]
-        sizes += [transform_supremum(dual, family, unit) / arb(unit) for family in FAMILIES[rpe]]
-        return (arb(value) / maximum(sizes)).lower()
+    return (arb(value) / dual_norm(dual, unit, rpe)).lower() if value else arb(0)
+
+
+def difference_dual(lag: int, order: int) -> Dual:
+    """δ_{T+j} = (−1)^j C(2n, n+j)/C(2n, n), |j| ≤ n < T: a central difference, whose transform at any head is tiny when T is large."""
+    if not 0 <= order < lag:
+        raise InputError("a central difference of order 2n around the lag T needs n < T")
+    whole = math.comb(2 * order, order)
+    values = [fmpq((-1) ** abs(j) * math.comb(2 * order, order + j), whole) for j in range(-order, order + 1)]
+    return Dual(tuple(range(lag - order, lag + order + 2)), (*values, fmpq(0)))
+
+
+def far_lag(unit: fmpq, rpe: RpeSet) -> int:
+    """A lag T_0 from which on E_u(T) = 1, by central differences (log, mixed): see the docstring."""
+    return min(order + _far_start(order, unit, rpe) for order in range(1, MAX_ORDER))
+
+
+MAX_ORDER = 40
+"""Orders tried: enough for the least T_0 at up to 128 bits."""
+
+
+def _far_start(order: int, unit: fmpq, rpe: RpeSet) -> int:
+    """Least M with log M ≥ H_{2n} and (n!)² M^{−1−2n} ≤ u (log), and max_z z^M (1−z)^{2n+1} ≤ u C(2n, n) (lin heads of mixed layers)."""
+    with working_precision(256):
+        harmonic = arb(sum((fmpq(1, k) for k in range(1, 2 * order + 1)), fmpq(0)))
+        start = math.ceil(float(harmonic.exp())) + 1
+        square = arb(math.factorial(order)) ** 2
+
+        def small(start: int) -> bool:
+            log = square * arb(start) ** -(2 * order + 1) <= arb(unit)
+            peak = arb(start) / (start + 2 * order + 1)
+            lin = peak**start * (1 - peak) ** (2 * order + 1) <= arb(unit) * math.comb(2 * order, order)
+            return bool(log and (lin or rpe == "log"))
+
+        while not small(start):
+            start += max(1, start // 16)
+    return start
 
 
 @dataclass(frozen=True)
@@ -213,6 +261,16 @@ def transform_supremum(dual: Dual, family: str, unit: fmpq) -> arb:
     """Upper bound of sup_p |F(p)| over all decays of a type; accurate to a small share of u."""
     found = transform(dual, family, unit)
     return (supremum(found.numerator, found.end, arb(ACCURACY * unit), found.divisor) + found.rest).max(found.far)
+
+
+def transform_at(dual: Dual, head: tuple[str, fmpq]) -> arb:
+    """F(p) for one head: Σ_i c_i · (mass of the head at s ≥ e_i)."""
+    rpe, decay = head
+    p = arb(decay)
+    if rpe == "lin":
+        return sum((arb(c) * (-p * e).exp() for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0))
+    whole = p.zeta()
+    return sum((arb(c) * p.zeta(arb(max(e, 1))) for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0)) / whole
 
 
 def transform_samples(dual: Dual, family: str, unit: fmpq) -> list[tuple[arb, arb]]:

@@ -1,0 +1,211 @@
+"""What no network of a class can do, as pairs lower ≤ optimum ≤ upper, both sides certified.
+
+`lag_limit` and `horizon` are about the budgeted error E_u(T) over all decays, `audit` about given decays (the slopes of a real model).
+The search (`constructions.balanced`) proposes a bank and a dual sequence; what is reported is recomputed from them in ball arithmetic.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from flint import arb, fmpq
+
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import lower, maximum, upper, working_precision
+from analyzer.theorems import budgeted_error as theorem
+from analyzer.theorems.budgeted_error import Bank, Dual, RpeSet
+from analyzer.theorems.lag_law import applies, lag_law
+from analyzer.theorems.pi_law import best_pi_bound, hand_bound, rule
+from constructions.balanced import Balance, balanced_bank, fixed_decays
+
+HALF = arb(1) / 2
+SHARP = 1.02
+"""Pairs further apart than this are searched for once more, at the lag itself."""
+MAX_LAG = 256
+"""Lags beyond this are far behind every horizon: 64 bits see 13 tokens back."""
+MAX_BITS = 96
+LEAST_BITS = 2
+ZERO = Bank((), (), fmpq(0))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """lower ≤ E_u(T) ≤ upper for one lag, with the bank and the dual sequence that show it."""
+
+    rpe: RpeSet
+    lag: int
+    unit: fmpq
+    lower: float
+    upper: float
+    bank: Bank
+    dual: Dual
+
+    @property
+    def ratio(self) -> float:
+        return self.upper / self.lower if self.lower else float("inf")
+
+
+@lru_cache(maxsize=64)
+def _balance(rpe: RpeSet, unit: fmpq) -> Balance:
+    return Balance(rpe, unit)
+
+
+@lru_cache(maxsize=256)
+def _norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
+    return theorem.dual_norm(dual, unit, rpe)
+
+
+def check_lag(lag: int) -> None:
+    """Refuse lags that are no lags, or absurd."""
+    if not 1 <= lag <= MAX_LAG:
+        raise InputError(f"lag {lag} is out of range; give 1 to {MAX_LAG}")
+
+
+def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tuple[arb, Dual]:
+    values = [((arb(abs(d.at(lag))) / _norm(d, unit, rpe)).lower(), d) for d in duals]
+    return max(values, key=lambda pair: float(pair[0]))
+
+
+def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | None = None) -> Pair:
+    """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads."""
+    check_lag(lag)
+    balance = _balance(rpe, unit)
+    if heads is not None and heads < lag_law(rpe, (lag,)).heads:
+        dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
+        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual)
+    pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if pair.ratio > SHARP and pair.lower < 0.9:
+        balance.dual(lag)
+        pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if heads is not None and len(pair.bank.heads) > heads:
+        few = _few_heads(rpe, lag, unit, heads, decay_bits)
+        pair = _pair(rpe, lag, unit, few, [pair.dual])
+    return pair
+
+
+def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) -> Pair:
+    least, dual = _best_dual(rpe, lag, unit, duals)
+    most = theorem.upper_bound(bank, lag, unit)
+    if not most <= 1:
+        bank, most = ZERO, arb(1)
+    return Pair(rpe, lag, unit, lower(least), upper(most), bank, dual)
+
+
+def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> Bank:
+    if rpe == "mixed":
+        raise InputError(
+            "--heads goes with lin or log here; a mixed layer with few heads is built by: build fixed --rpe mixed --bank minimal"
+        )
+    price = float(arb(unit))
+    found = balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits)
+    pairs = [((rpe, p), a) for p, a in zip(found.decays, found.weights[0], strict=True) if a != 0]
+    return Bank(tuple(h for h, _ in pairs), tuple(a for _, a in pairs), found.residuals[0])
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The largest T with E_u(T) < 1/2: `upper` at it is below 1/2, and for every longer lag the error is at least 1/2.
+
+    `next_lower` is the certified lower bound at T + 1; `checked` the lags beyond the horizon that were settled one by one, after which
+    a closed argument settles all others (see `analyzer.theorems.budgeted_error`).
+    """
+
+    rpe: RpeSet
+    unit: fmpq
+    horizon: int
+    upper: float
+    next_lower: float
+    checked: int
+    rule: int
+
+
+def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None] = lambda _: None) -> Horizon:
+    """The horizon, certified from both sides."""
+    guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
+    lag, best = _seen(rpe, unit, guess, decay_bits, step)
+    if rpe == "lin":
+        after = _least_beyond(rpe, lag + 1, unit, step)
+        return Horizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
+    last = theorem.far_lag(unit, rpe)
+    lowers = [_least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
+    return Horizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, last, rule(unit))
+
+
+def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[str], None]) -> tuple[int, float]:
+    """(the largest lag around the guess with E_u < 1/2, its upper side); lag 0 if there is none."""
+    balance, lag, best = _balance(rpe, unit), guess, 0.0
+
+    def seen(candidate: int) -> float | None:
+        step(f"{rpe} lag {candidate}")
+        value = upper(theorem.upper_bound(balance.bank(candidate, decay_bits), candidate, unit))
+        return value if value < 0.5 else None
+
+    while lag >= 1:
+        found = seen(lag)
+        if found is not None:
+            best = found
+            break
+        lag -= 1
+    while lag >= guess:
+        found = seen(lag + 1)
+        if found is None:
+            break
+        lag, best = lag + 1, found
+    return lag, best
+
+
+def _least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
+    """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a finer arithmetic."""
+    step(f"{rpe} beyond: lag {lag}")
+    if rpe == "lin":
+        closed, _ = best_pi_bound(lag, unit)
+        if closed >= HALF:
+            return lower(closed)
+    best = _best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0]
+    for order in range(min(lag - 1, theorem.MAX_ORDER), 1, -3):
+        if best >= HALF:
+            return lower(best)
+        best = best.max(_best_dual(rpe, lag, unit, [theorem.difference_dual(lag, order)])[0])
+    finer = unit
+    while not best >= HALF:
+        finer = finer / 16  # a sequence for a smaller u is feasible for u
+        if finer < unit / 2**64:
+            raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
+        best = best.max(_best_dual(rpe, lag, unit, [_balance(rpe, finer).dual(lag)])[0])
+    return lower(best)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """lower ≤ best ≤ upper over the weights of given heads, for one lag."""
+
+    lag: int
+    lower: float
+    upper: float
+    bank: Bank
+    dual: Dual
+
+
+def audit(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> Audit:
+    """The least ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|) for heads whose decays are given, by linear programming, both sides certified.
+
+    For fewer heads than the lag law asks for, the dual sequence is looked for with a fourth of u, so that it shows the error 1 with room.
+    """
+    check_lag(lag)
+    strict = unit / 4 if applies(heads, lag) else unit
+    bank, dual = fixed_decays(heads, lag, strict)
+    most = theorem.upper_bound(bank, lag, unit)
+    if not most <= 1:
+        bank, most = ZERO, arb(1)
+    return Audit(lag, lower(audit_lower(heads, dual, lag, unit)), upper(most), bank, dual)
+
+
+def audit_lower(heads: Sequence[tuple[str, fmpq]], dual: Dual, lag: int, unit: fmpq) -> arb:
+    """|δ_T| / max(sup|δ_s|, |δ_0|/u, |F(p_h)|/u): the lower bound for the given heads alone."""
+    with working_precision(theorem.working_bits(unit)):
+        sizes = [arb(max(abs(v) for v in dual.values)), abs(arb(dual.at(0))) / arb(unit)]
+        sizes += [abs(theorem.transform_at(dual, head)) / arb(unit) for head in heads]
+        return (arb(abs(dual.at(lag))) / maximum(sizes)).lower()
+
+
+__all__ = ["Audit", "Horizon", "Pair", "audit", "hand_bound", "horizon", "lag_limit"]
