@@ -47,7 +47,7 @@ class Gauss:
 
 
 def precision(decay: fmpq, nodes: int) -> int:
-    """Bits for the rule: three times the range (2n+1)^p of the moments, for the system, its roots and what is left at s = T, and a margin."""
+    """Bits for the rule: three times the range (2n+1)^p of the moments, for system, roots and what is left at s = T, and a margin."""
     return 512 + 32 * nodes + 3 * math.ceil(float(arb(decay)) * math.log2(2 * nodes + 2))
 
 

@@ -4,14 +4,17 @@
 The search (`constructions.balanced`) proposes a bank and a dual sequence; what is reported is recomputed from them in ball arithmetic.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, maximum, upper, working_precision
+from analyzer.exact import lower, maximum, nearest, rational, to_text, upper, working_precision
 from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual, RpeSet
 from analyzer.theorems.lag_law import applies, lag_law
@@ -208,4 +211,72 @@ def audit_lower(heads: Sequence[tuple[str, fmpq]], dual: Dual, lag: int, unit: f
         return (arb(abs(dual.at(lag))) / maximum(sizes)).lower()
 
 
-__all__ = ["Audit", "Horizon", "Pair", "audit", "hand_bound", "horizon", "lag_limit"]
+MAX_AUDITED = 24
+"""Lags that one audit goes through at most."""
+MAX_HEADS = 64
+
+
+def slopes_of(text: str, rpe: str) -> tuple[tuple[str, fmpq], ...]:
+    """Heads from "alibi:8" (Press et al. 2022: 2^{−8i/n}, as float32 stores them) or from a list of decays."""
+    match = re.fullmatch(r"alibi:([0-9]{1,4})", text.strip())
+    if match is not None:
+        count = int(match[1])
+        if not 1 <= count <= MAX_HEADS or rpe != "lin":
+            raise InputError(f"--slopes alibi:N takes 1 to {MAX_HEADS} heads, with --rpe lin")
+        return tuple(("lin", rational(float(np.float32(v)))) for v in _alibi(count))
+    parts = text.split(",")
+    if len(parts) > MAX_HEADS:
+        raise InputError(f"--slopes takes at most {MAX_HEADS} decays")
+    decays = [rational(part) for part in parts]
+    least = 1 if rpe == "log" else 0
+    if any(not least < p < 1 << 20 or (p - least) * (1 << 20) < 1 for p in decays) or len(set(decays)) < len(decays):
+        raise InputError(f"--slopes must be different decays above {least} ({rpe}), not absurdly close to it or large")
+    return tuple((rpe, p) for p in decays)
+
+
+def _alibi(count: int) -> list[float]:
+    """The slopes of Press et al.: a geometric progression for powers of two, otherwise that of the power below and every other one above."""
+    power = 1 << (count.bit_length() - 1)
+    slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
+    return slopes if power == count else slopes + _alibi(2 * power)[0::2][: count - power]
+
+
+def describe_pair(pair: Pair) -> dict[str, Any]:
+    """A pair as plain data: the two sides, what the closed forms say, and the bank."""
+    bank = pair.bank
+    result: dict[str, Any] = {
+        "unit": to_text(pair.unit),
+        "budgeted_error": {"lower": pair.lower, "upper": pair.upper},
+        "ratio": pair.ratio,
+        "heads_used": len(bank.heads),
+        "decays": [nearest(p) for _, p in bank.heads],
+        "rpes": [rpe for rpe, _ in bank.heads],
+        "weights_l1": nearest(bank.weight_sum),
+        "extraction": pair.upper - nearest(bank.weight_sum * pair.unit),
+    }
+    if pair.rpe == "lin":
+        closed, frequency = best_pi_bound(pair.lag, pair.unit)
+        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "hand_bound": nearest(hand_bound(pair.lag, pair.unit))}
+        result["horizon_rule"] = rule(pair.unit)
+    return result
+
+
+def describe_horizon(found: Horizon) -> dict[str, Any]:
+    """A horizon as plain data."""
+    return {
+        "horizon": found.horizon,
+        "upper": found.upper,
+        "next_lower": found.next_lower,
+        "settled_one_by_one": found.checked,
+        "rule": found.rule,
+    }
+
+
+def curve(rpe: RpeSet, unit: fmpq, decay_bits: int, longest: int) -> list[dict[str, Any]]:
+    """Both sides for the lags 1 to `longest`, and for lin the π-law beside them."""
+    rows: list[dict[str, Any]] = []
+    for lag in range(1, longest + 1):
+        pair = lag_limit(rpe, lag, unit, decay_bits)
+        row = {"lag": lag, "lower": pair.lower, "upper": pair.upper}
+        rows.append(row | ({"pi_law": lower(best_pi_bound(lag, unit)[0])} if rpe == "lin" else {}))
+    return rows
