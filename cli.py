@@ -638,7 +638,7 @@ def limits_lag(
         return
     if lag is None:
         raise InputError("give --lag, or --horizon")
-    if figure is not None or len(units) > 1 and bits is not None:
+    if figure is not None or (len(units) > 1 and bits is not None):
         raise InputError("--figure and a range of bits go with --horizon")
     _limits_one_lag(rpe, lag, heads, units if dtype or bits else {}, certificate, as_json, quiet)
 

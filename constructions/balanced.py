@@ -25,6 +25,7 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat, fmpq
+from scipy.linalg import qr
 from scipy.optimize import linprog
 
 from analyzer.errors import Refusal
@@ -416,6 +417,35 @@ def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tup
     residual = stored.pop(RESIDUAL, fmpq(0))
     used = [h for h in stored if stored[h] != 0]
     return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
+
+
+def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
+    """(δ on s = 1..2T−1 with δ_T = 1, the places to solve for), nearly orthogonal to the heads and with its other entries as small as can be.
+
+    What the lag law promises for fewer heads than it asks for; `analyzer.theorems.lag_law.orthogonal_input` turns it into a certificate.
+    """
+    places = 2 * lag - 1
+    with working_precision(256 + 64 * len(heads)):
+        rows = Rows(tuple(range(1, places + 2)))
+        columns = [rows.column(Head(rpe, p))[:places] for rpe, p in heads]
+        matrix = arb_mat(places, len(heads), [columns[j][i].mid() for i in range(places) for j in range(len(heads))])
+        programme = Programme(columns, [arb(0)] * places, [arb(1)] * len(heads))
+        orthogonal = _doubles((matrix * programme.inverse).mid())
+    bound = np.hstack([orthogonal.T, np.zeros((len(heads), 1))])
+    box = np.vstack([np.hstack([sign * np.eye(places), -np.ones((places, 1))]) for sign in (1, -1)])
+    box[[lag - 1, places + lag - 1], -1] = 0
+    limit = np.zeros(2 * places)
+    limit[[lag - 1, places + lag - 1]] = (1, -1)
+    goal = np.append(np.zeros(places), 1.0)
+    free = [(None, None)] * (places + 1)
+    found = linprog(goal, A_ub=box, b_ub=limit, A_eq=bound, b_eq=np.zeros(len(heads)), bounds=free, method="highs")
+    if found.status != 0:
+        raise Refusal(f"no input that {len(heads)} heads cannot see was found for lag {lag}")
+    guess = [dyadic(arb(float(v)), 40) for v in found.x[:places]]
+    guess[lag - 1] = fmpq(1)
+    others = [i for i in range(places) if i != lag - 1]
+    _, _, order = qr(orthogonal[others].T, pivoting=True)
+    return guess, [others[k] + 1 for k in order[: len(heads)]]
 
 
 def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:

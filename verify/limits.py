@@ -235,7 +235,7 @@ def slopes_of(text: str, rpe: str) -> tuple[tuple[str, fmpq], ...]:
 
 
 def _alibi(count: int) -> list[float]:
-    """The slopes of Press et al.: a geometric progression for powers of two, otherwise that of the power below and every other one above."""
+    """The slopes of Press et al.: a geometric progression for powers of two, otherwise those of the power below and every other above."""
     power = 1 << (count.bit_length() - 1)
     slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
     return slopes if power == count else slopes + _alibi(2 * power)[0::2][: count - power]
