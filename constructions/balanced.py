@@ -42,7 +42,7 @@ DEPENDENT = 2.0**-20
 """Columns within this share of u of the span of the others are left out."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
-MAX_ROUNDS = 12
+MAX_ROUNDS = 32
 
 
 @dataclass(frozen=True)
