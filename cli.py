@@ -594,6 +594,25 @@ def dp_free(error: float, as_json: bool) -> None:
         show_dp_free(result)
 
 
+@limits.command("kernel")
+@click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
+@click.option("--heads", type=int, required=True)
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@_json
+@_quiet
+def kernel_limits_command(text: str, heads: int, rpe: Any, as_json: bool, quiet: bool) -> None:
+    """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
+    from verify.kernel_limits import kernel_limits
+    from verify.report import progress, show_kernel_limits
+
+    with progress("fitting and bounding", quiet or as_json):
+        result = kernel_limits(text, rpe, heads)
+    if as_json:
+        _emit(result)
+    else:
+        show_kernel_limits(result)
+
+
 def _missed(asked: float, certificate: Any) -> str:
     parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
     finer = "" if certificate.dtype == "exact" else "--dtype exact or more bits, "

@@ -132,6 +132,19 @@ def show_dp_free(result: dict[str, Any]) -> None:
     )
 
 
+def show_kernel_limits(result: dict[str, Any]) -> None:
+    """Both sides of a memory kernel."""
+    out, section = console(), result["section"]
+    title = f"y_t = Σ ρ(s) x_(t-s), ρ(s) = {result['kernel']}, {result['rpe']}, {result['heads']} heads"
+    ratio = "-" if result["ratio"] is None else f"{result['ratio']:.4g}"
+    row = [result["kernel_norm"], result["lower"], result["upper"]]
+    out.print(table(title, ["no heads", "any heads ≥", "fitted bank ≤", "ratio"], [[*map(number, row), ratio]]))
+    out.print(f"lower: {result['method']}, {section['rows']} rows, {section['tokens']} past tokens")
+    out.print("decays: " + ", ".join(f"{p:.5g}" for p in result["decays"]), soft_wrap=True)
+    if "note" in result:
+        out.print(f"note: {result['note']}")
+
+
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
