@@ -84,11 +84,13 @@ def bank_through(
 def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Kernel:
     """κ − ρ of a bank, at the working precision."""
     weights, residual = bank.weights[index], bank.residuals[index]
+    regular = bank.heads > MAX_FITTED  # an interpolation bank, whose decays are a progression
     if bank.rpe == "lin":
         ratios = tuple((-arb(p)).exp() for p in bank.decays)
-        group: Exponentials | Powers = Exponentials(ratios, tuple(arb(a) * (1 - z) for a, z in zip(weights, ratios, strict=True)))
+        group: Exponentials | Powers = Exponentials(ratios, tuple(arb(a) * (1 - z) for a, z in zip(weights, ratios, strict=True)), regular)
     else:
-        group = Powers(bank.decays, tuple(arb(a) / zeta(p, CERTIFY_BITS) for a, p in zip(weights, bank.decays, strict=True)))
+        amplitudes = (arb(a) / zeta(p, CERTIFY_BITS + 64 * bank.heads) for a, p in zip(weights, bank.decays, strict=True))
+        group = Powers(bank.decays, tuple(amplitudes), regular)
     return Kernel(residual, (group,), subtracted=((fmpq(1), kernel),))
 
 
