@@ -15,16 +15,16 @@ C S^q e^{−aS}/(1−r); for a = 0 and q < −1 it is C ζ(−q, S). Weights s^�
 """
 
 import ast
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache, cached_property
 from typing import Any, Literal
 
 from flint import arb, arb_series, ctx, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import dyadic, maximum, rational, upper, working_precision
+from analyzer.exact import dyadic, from_text, maximum, rational, upper, working_precision
 from analyzer.expressions import syntax_tree
 
 # Sizes beyond which a kernel is taken for a mistake.
@@ -440,18 +440,17 @@ def envelope_from(data: Any, kernel: MemoryKernel, source: str) -> Envelope:
     """An envelope from plain data {shape, rate, constant}, checked for all s."""
     if not isinstance(data, dict) or set(data) != {"shape", "rate", "constant"} or data["shape"] not in ("exponential", "power"):
         raise InputError(f"{source}: an envelope has shape ('exponential' or 'power'), rate and constant")
-    numbers = []
-    for key in ("rate", "constant"):
-        if isinstance(data[key], bool) or not math.isfinite(value := _as_float(data[key])) or value <= 0:
-            raise InputError(f"{source}: an envelope's {key} is a positive number")
-        numbers.append(rational(str(data[key])))
-    envelope = Envelope(data["shape"], *numbers)
+    rate, constant = (_positive(data[key], f"{source}: an envelope's {key}") for key in ("rate", "constant"))
+    envelope = Envelope(data["shape"], rate, constant)
     kernel.check_envelope(envelope)
     return envelope
 
 
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+def _positive(value: Any, what: str) -> fmpq:
+    """A positive number from TOML (integers, exact decimals) or from a card (exact text)."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise InputError(f"{what} must be a positive number")
+    number = from_text(value) if isinstance(value, str) else rational(str(value).lstrip("+"))
+    if not number > 0:
+        raise InputError(f"{what} must be a positive number")
+    return number

@@ -48,6 +48,7 @@ from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import evaluate, rational, upper, working_precision
 from analyzer.memory_kernels import MemoryKernel
+from analyzer.targets import KernelMemory
 from analyzer.theorems import thm_3_1
 
 if TYPE_CHECKING:
@@ -80,6 +81,20 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
     return thm_3_1.citation(bank, ffn, "Theorem 5.1")
+
+
+def check_sizes(target: KernelMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
+    """Refuse sizes that cannot work, before anything is built."""
+    if error is not None and not thm_3_1.LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+    least = len(target.kernels) * (1 if bank == "fitted" else 3)
+    if heads is not None and not least <= heads <= MAX_HEADS:
+        raise InputError(f"{heads} heads: a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
+    if bank != "fitted":
+        for kernel in target.parsed:
+            check_shape(rpe, kernel)
+    if width is not None:
+        ff.check_width(width, target.readout)
 
 
 def check_shape(rpe: ex.Rpe, kernel: MemoryKernel) -> None:
