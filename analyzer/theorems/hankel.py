@@ -40,6 +40,7 @@ dynamic programming over the number of changes.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from flint import arb, arb_mat, fmpq, fmpz_mat
@@ -157,6 +158,13 @@ def helson_section(kernel: MemoryKernel, rows: Sequence[int]) -> list[list[arb]]
     return [[products[m * n] for n in rows] for m in rows]
 
 
+@lru_cache(maxsize=4)
+def _section(kernel: MemoryKernel, rpe: Rpe, edges: tuple[int, ...]) -> list[list[arb]]:
+    """The section of a kernel for the heads of one type: computing it is the slow part, and all H share it."""
+    with working_precision(BITS):
+        return hankel_section(kernel, edges) if rpe == "lin" else helson_section(kernel, edges)
+
+
 def singular_bound(section: list[list[arb]], vectors: Sequence[Sequence[int]], claim: fmpq) -> bool:
     """Whether (AV)ᵀ(AV) − τ²VᵀV is certainly positive definite: then σ_{H+1}(A) ≥ τ."""
     columns = fmpz_mat([list(row) for row in vectors]).transpose()
@@ -208,8 +216,7 @@ def section_bound(kernel: MemoryKernel, rpe: Rpe, heads: int, rows: int = PLAIN)
     """The singular value bound of a section with about so many rows."""
     edges = block_edges(kernel, rows) if rpe == "lin" else tuple(range(1, rows + 1))
     with working_precision(BITS):
-        section = hankel_section(kernel, edges) if rpe == "lin" else helson_section(kernel, edges)
-        claim, vectors = matrix_bound(section, heads)
+        claim, vectors = matrix_bound(_section(kernel, rpe, edges), heads)
         return LowerBound(claim, "hankel" if rpe == "lin" else "helson", edges, vectors)
 
 
@@ -240,8 +247,7 @@ def check_lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int, bound: LowerBo
         size = len(bound.edges) - (rpe == "lin")
         if len(bound.vectors) != heads + 1 or any(len(row) != size for row in bound.vectors):
             raise InputError(f"a section of {size} rows and {heads} heads needs {heads + 1} vectors of that length")
-        section = hankel_section(kernel, bound.edges) if rpe == "lin" else helson_section(kernel, bound.edges)
-        return singular_bound(section, bound.vectors, bound.claim)
+        return singular_bound(_section(kernel, rpe, bound.edges), bound.vectors, bound.claim)
 
 
 def remark(kernel: MemoryKernel, rpe: Rpe, heads: int, bound: LowerBound) -> str:
