@@ -255,7 +255,8 @@ class Norm:
 def l1_norm(kernel: Kernel) -> Norm:
     """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated or summed on blocks."""
     count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
-    most = max(count, MAX_EVALUATIONS // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
+    allowed = MAX_EVALUATIONS // (8 if kernel.subtracted else 1)  # values of a memory kernel cost more
+    most = max(count, allowed // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
     in_blocks = bool(kernel.subtracted) and not any(g.progression for g in kernel.groups if not isinstance(g, Taps))
     if in_blocks:
         analytic = [*(m.positive_from for _, m in kernel.subtracted), *(len(g.table) for g in kernel.groups if isinstance(g, Taps))]

@@ -12,6 +12,7 @@ a(1 + 2^{−32}(j − k/2)), an error of about 2^{−64} of it, in exact arithme
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 from flint import arb, arb_mat, fmpq
 
@@ -84,7 +85,7 @@ def bank_through(
 def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Kernel:
     """κ − ρ of a bank, at the working precision."""
     weights, residual = bank.weights[index], bank.residuals[index]
-    regular = bank.heads > MAX_FITTED  # an interpolation bank, whose decays are a progression
+    regular = bank.heads > 2 and len({b - a for a, b in pairwise(bank.decays)}) == 1  # an interpolation bank
     if bank.rpe == "lin":
         ratios = tuple((-arb(p)).exp() for p in bank.decays)
         group: Exponentials | Powers = Exponentials(ratios, tuple(arb(a) * (1 - z) for a, z in zip(weights, ratios, strict=True)), regular)
