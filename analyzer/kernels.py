@@ -272,8 +272,12 @@ def l1_norm(kernel: Kernel) -> Norm:
         count = min(2 * count, most)
     least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
     if not settled:
-        summed = _Blocks(kernel).tail(count, partial) if in_blocks else _integrated_tail(kernel, count)
-        least, most_tail = summed.lower(), most_tail.min(summed.upper())
+        if in_blocks:
+            least, summed = _Blocks(kernel).tail(count, partial)
+        else:
+            integrated = _integrated_tail(kernel, count)
+            least, summed = integrated.lower(), integrated.upper()
+        most_tail = most_tail.min(summed)
     return Norm((partial + least).lower(), (partial + most_tail).upper(), tuple(window))
 
 
@@ -284,14 +288,15 @@ class _Blocks:
     kernel: Kernel
     left: int = MAX_TERMS
 
-    def tail(self, start: int, partial: arb) -> arb:
-        """Enclosure of Σ_{s≥start} |κ(s)|; blocks end where what is left is a small share of the sum."""
-        total, rest = arb(0), self.kernel.tail(start)
-        while start < FARTHEST and not rest <= TAIL_SHARE / 4 * (partial + total):
+    def tail(self, start: int, partial: arb) -> tuple[arb, arb]:
+        """Both ends of Σ_{s≥start} |κ(s)|; blocks end where what is left is a small share of the sum."""
+        least, most, rest = arb(0), arb(0), self.kernel.tail(start)
+        while start < FARTHEST and not rest <= TAIL_SHARE / 4 * (partial + least):
             stop = start + start // 8
-            total += self.block(start, stop, TAIL_SHARE**3 * (partial + total))
+            part = self.block(start, stop, TAIL_SHARE**3 * (partial + least))
+            least, most = least + part.lower().max(arb(0)), most + part.upper().min(rest.upper())
             start, rest = stop, self.kernel.tail(stop)
-        return total.lower().union((total + rest).upper())
+        return least.lower(), (most + rest).upper()
 
     def block(self, start: int, stop: int, negligible: arb) -> arb:
         """Enclosure of Σ_{start≤s<stop} |κ(s)|."""
@@ -302,12 +307,13 @@ class _Blocks:
         middle, radius = arb(fmpq(start + stop - 1, 2)), arb(fmpq(count - 1, 2))
         with _order(ORDER + 1):
             here = _coefficients(self.kernel.taylor(middle))
-            remainder = abs(_coefficients(self.kernel.taylor(arb(middle, radius)))[ORDER]) * radius**ORDER
+            everywhere = _coefficients(self.kernel.taylor(arb(middle, radius)))
+        remainder = abs(everywhere[ORDER]) * radius**ORDER
         spread = sum((abs(c) * radius**k for k, c in enumerate(here[1:ORDER], start=1)), remainder)
         if abs(here[0]) > spread:
             signed = sum((c * arb(_power_sum(count, k)) for k, c in enumerate(here[:ORDER]) if k % 2 == 0), arb(0))
             return (abs(signed) + count * remainder * _SIGNED).nonnegative_part()
-        crude = (count * (abs(here[0]) + spread)).upper()
+        crude = (count * (abs(here[0]) + spread).min(abs(everywhere[0]))).upper()
         if crude <= negligible or self.left <= 0 or count <= 2 * ORDER:
             return arb(0).union(crude)
         half = (start + stop) // 2

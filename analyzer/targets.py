@@ -11,7 +11,7 @@ Fixed and kernel memories answer the same questions, which is what certificates 
 import itertools
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -113,13 +113,16 @@ class KernelMemory:
             raise InputError(f"there are {len(self.kernels)} kernels; give between 1 and {MAX_MEMORIES}")
         if len(set(self.kernels)) < len(self.kernels):
             raise InputError("a kernel repeats; each kernel is one memory")
-        _ = self.parsed, self.readout
-        for envelope, kernel in zip(self.envelopes, self.parsed, strict=False):
+        if len(self.envelopes) not in (0, len(self.kernels)):
+            raise InputError("give one envelope per kernel, or none")
+        _ = self.readout
+        for kernel, envelope in zip(self.parsed, self.envelopes, strict=False):
             kernel.check_envelope(envelope)
 
     @cached_property
     def parsed(self) -> tuple[MemoryKernel, ...]:
-        return tuple(parse_kernel(text) for text in self.kernels)
+        claims = self.envelopes or (None,) * len(self.kernels)
+        return tuple(replace(parse_kernel(text), claim=claim) for text, claim in zip(self.kernels, claims, strict=True))
 
     @cached_property
     def readout(self) -> ReadOut:
@@ -260,7 +263,7 @@ def _kernel_from_dict(data: dict[str, Any], source: str) -> KernelMemory:
     claims = data.get("envelopes", [])
     if not isinstance(claims, list) or len(claims) not in (0, len(kernels)):
         raise InputError(f"{source}: envelopes must be a list with one entry per kernel")
-    envelopes = tuple(envelope_from(claim, parse_kernel(text), source) for claim, text in zip(claims, kernels, strict=False))
+    envelopes = tuple(envelope_from(claim, source) for claim in claims)
     return KernelMemory(tuple(kernels), data.get("dim", 1), formula, envelopes)
 
 

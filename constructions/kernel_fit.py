@@ -34,6 +34,8 @@ ITERATIONS = 60
 LEAST_STEP = 1e-4
 TOLERANCE = 1e-10
 """The finest feasibility tolerance that HiGHS offers."""
+MAX_PIVOTS = 3000
+"""Programmes take a few hundred pivots; one that cycles near degeneracy is given up."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class Search:
         objective = np.concatenate([-weights * wanted / self.scale, cost])
         result = linprog(
             objective, A_eq=matrix, b_eq=np.zeros(len(matrix)), bounds=[(-1.0, 1.0)] * len(weights) + [*limits], method="highs-ds",
-            options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE},
+            options={"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE, "maxiter": MAX_PIVOTS},
         )  # fmt: skip
         return (-result.fun, -result.eqlin.marginals, result.x[: len(weights)]) if result.status == 0 else None
 

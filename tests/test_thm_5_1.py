@@ -15,7 +15,7 @@ from analyzer.bump import variation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import upper
 from analyzer.extraction import Tuning
-from analyzer.memory_kernels import parse_kernel
+from analyzer.memory_kernels import Envelope, parse_kernel
 from analyzer.targets import KernelMemory
 from analyzer.theorems import thm_5_1 as theorem
 from constructions import kernel_banks
@@ -56,6 +56,13 @@ def test_the_papers_parameters(rpe: Any, text: str, heads: int) -> None:
     bound = theorem.attention_bound(rpe, [kernel], heads, "paper").total
     assert upper(bank_error(interpolation_kernel_bank(rpe, kernel, 1, heads, tuning), kernel).most) <= upper(bound)
     assert upper(theorem.attention_bound(rpe, [kernel], heads, "tuned").total) < 0.01 * upper(bound)
+
+
+def test_a_claimed_envelope_sets_the_papers_parameters() -> None:
+    target = KernelMemory(("exp(-s)",), envelopes=(Envelope("exponential", fmpq(1, 2), fmpq(1)),))
+    assert theorem.paper_tuning("lin", target.parsed[0]).gamma == fmpq(1, 200)
+    with pytest.raises(InputError, match="does not hold"):
+        KernelMemory(("exp(-s)",), envelopes=(Envelope("exponential", fmpq(2), fmpq(1)),))
 
 
 def test_variation_in_closed_form() -> None:
