@@ -73,8 +73,8 @@ class Exponentials:
         return result
 
     def taylor(self, x: arb) -> arb_series:
-        """Taylor series at x (possibly an interval)."""
-        rates = [(a, z.log()) for a, z in zip(self.amplitudes, self.ratios, strict=True) if z > 0]
+        """Taylor series at x > 0 (possibly an interval); a ratio that is exactly 0 is seen at s = 0 only."""
+        rates = [(a, z.log()) for a, z in zip(self.amplitudes, self.ratios, strict=True) if not z.is_zero()]
         return sum((arb_series([a]) * arb_series([rate * x, rate]).exp() for a, rate in rates), arb_series([0]))
 
     def tail(self, start: int) -> arb:

@@ -11,6 +11,7 @@ a(1 + 2^{−32}(j − k/2)), an error of about 2^{−64} of it, in exact arithme
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -32,6 +33,18 @@ CONFLUENCE = fmpq(1, 2**32)
 LARGEST_PLACE = 1 << 200
 """Bumps beyond this T are left out: heights T^{1+γ}ρ(T) are far below the weights' last bit there."""
 CERTIFY_BITS = 320
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What a number type asks of a fitted bank: the price of a unit of weight, bits of a decay, and the slowest decay that can run."""
+
+    price: float = 0.0
+    precision: int = 53
+    slowest: fmpq | int = 0
+
+
+EXACT = Arithmetic()
 
 
 def interpolation_kernel_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, tuning: Tuning) -> HeadBank:
@@ -115,11 +128,9 @@ def exact_bank(rpe: Rpe, kernel: MemoryKernel, memory: int) -> HeadBank | None:
 
 
 @cache
-def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, price: float = 0.0, precision: int = 53) -> HeadBank:
-    """The best bank found with so many heads at most, by certified ℓ¹ error plus price times its weights.
-
-    Decays are multiples of 2^{−precision} of their size, so that a float type can hold them.
-    """
+def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, arithmetic: Arithmetic = EXACT) -> HeadBank:
+    """The best bank found with so many heads at most, by certified ℓ¹ error plus price times its weights."""
+    price = arithmetic.price
     if not 1 <= heads <= MAX_FITTED:
         raise Refusal(f"{heads} heads: fitted banks have 1 to {MAX_FITTED} per kernel")
     exact = exact_bank(rpe, kernel, memory)
@@ -127,12 +138,13 @@ def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, price: 
         return exact
     from constructions.kernel_fit import Search  # here: scipy's solver is loaded only where something is fitted
 
-    search = Search(kernel, rpe, price)
+    search = Search(kernel, rpe, price, float(arb(arithmetic.slowest)))
     known = [float((arb(p) - (rpe == "log")).log()) for p in kernel.exact_decays(rpe)]
-    candidates = [] if exact is None or exact.heads > heads else [exact]
+    usable = exact is not None and exact.heads <= heads and all(p >= arithmetic.slowest for p in exact.decays)
+    candidates = [exact] if exact is not None and usable else []
     for solution in search.fit(heads, known)[:2]:
         pairs = sorted(zip(solution.theta, solution.weights, strict=True))
-        decays = _distinct([dyadic(arb(search.decay(t)), precision) for t, _ in pairs])
+        decays = _distinct([dyadic(arb(search.decay(t)), arithmetic.precision) for t, _ in pairs])
         nodes = [s for s in solution.nodes if s > 0]
         if len(nodes) == heads:
             through = bank_through(rpe, kernel, memory, decays, nodes, solution.value or 1.0)
@@ -160,11 +172,11 @@ def _distinct(decays: list[fmpq]) -> list[fmpq]:
     return result
 
 
-def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, price: float = 0.0, precision: int = 53) -> HeadBank:
+def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, arithmetic: Arithmetic = EXACT) -> HeadBank:
     """The fewest heads whose fitted bank is certified to `error`."""
     reached = float("inf")
     for heads in range(1, MAX_FITTED + 1):
-        bank = fitted_bank(rpe, kernel, memory, heads, price, precision)
+        bank = fitted_bank(rpe, kernel, memory, heads, arithmetic)
         reached = min(reached, upper(bank_error(bank, kernel).most))
         if reached <= error:
             return bank

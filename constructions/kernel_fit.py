@@ -52,11 +52,12 @@ class Solution:
 
 @dataclass(frozen=True)
 class Search:
-    """The search for one kernel and RPE type; a positive price keeps weights small."""
+    """The search for one kernel and RPE type; a positive price keeps weights small, and decays stay above `slowest`."""
 
     kernel: MemoryKernel
     rpe: Rpe
     price: float = 0.0
+    slowest: float = 0.0
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,7 +87,9 @@ class Search:
     @property
     def range(self) -> tuple[float, float]:
         low, high = RANGES[self.rpe]
-        return (math.log(30 / self.rows[0][-1]) if low is None else low), high
+        least = math.log(30 / self.rows[0][-1]) if low is None else low
+        asked = self.slowest - (self.rpe == "log")
+        return max(least, math.log(asked) if asked > 0 else least), high
 
     def decay(self, theta: float) -> float:
         return math.exp(theta) + (self.rpe == "log")

@@ -7,9 +7,10 @@ The residual stream is that of Theorem 3.1: x_t in block `x0`, memory k in block
 Heads are split evenly, as in the theorem; fitted banks for kernels that are themselves sums of heads take what they need first.
 """
 
+import itertools
 from collections.abc import Sequence
 
-from flint import arb
+from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import nearest, upper
@@ -18,8 +19,9 @@ from analyzer.targets import KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
 from constructions.banks import HeadBank
-from constructions.kernel_banks import MAX_FITTED, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
-from constructions.precision import MANTISSA
+from constructions.fast import MAX_TAPS
+from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
+from constructions.precision import MANTISSA, tap_count
 from constructions.thm_3_1 import MAX_SLOPE, Construction, box_of, representable, rounding_price, with_readout
 
 
@@ -53,18 +55,22 @@ def build(
 
 def _fitted(target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str) -> list[HeadBank]:
     """One fitted bank per kernel; floats pay for their weights."""
-    price = 0.0 if dtype == "exact" else nearest(rounding_price(target, heads or MAX_FITTED, dtype))
-    precision = MANTISSA.get(dtype, 53)
+    arithmetic = EXACT if dtype == "exact" else _arithmetic(target, rpe, heads or MAX_FITTED, dtype)
     kernels = target.parsed
     if heads is None:
         shares = [0.9 * error / (len(kernels) * max(lip, 1e-300)) for lip in lipschitz]
-        return [
-            bank_for_error(rpe, kernel, k, share, price, precision)
-            for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)
-        ]
+        return [bank_for_error(rpe, kernel, k, share, arithmetic) for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)]
     exact = [exact_bank(rpe, kernel, k) for k, kernel in enumerate(kernels, start=1)]
-    sizes = _sizes(heads, [None if found is None or price else found.heads for found in exact])
-    return [fitted_bank(rpe, kernel, k, size, price, precision) for k, (kernel, size) in enumerate(zip(kernels, sizes, strict=True), 1)]
+    sizes = _sizes(heads, [None if found is None or dtype != "exact" else found.heads for found in exact])
+    return [fitted_bank(rpe, kernel, k, size, arithmetic) for k, (kernel, size) in enumerate(zip(kernels, sizes, strict=True), 1)]
+
+
+def _arithmetic(target: KernelMemory, rpe: Rpe, heads: int, dtype: str) -> Arithmetic:
+    """Floats pay for their weights, and log heads must fall fast enough to run as taps."""
+    price = nearest(rounding_price(target, heads, dtype))
+    grid = (fmpq(p, 8) for p in itertools.count(9))
+    slowest = 0 if rpe == "lin" else next(p for p in grid if tap_count(p, dtype) <= MAX_TAPS)
+    return Arithmetic(price, MANTISSA[dtype], slowest)
 
 
 def _sizes(heads: int, needs: Sequence[int | None]) -> list[int]:

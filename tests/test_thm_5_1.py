@@ -185,12 +185,12 @@ def test_networks_stay_below_their_certificates(dtype: str, error: float) -> Non
 
 def test_log_networks_in_floats() -> None:
     target = KernelMemory(("exp(-2*s)",))
-    built = build(target, rpe="log", heads=3, dtype="float64")
+    built = build(target, rpe="log", heads=2, dtype="float64")
     certificate = verify(built.network, target, "fitted", "spline")
     assert certificate.verdict is Verdict.HOLDS and certificate.certified < 0.01
-    with pytest.raises(Refusal, match="falls so slowly"):
-        slow = build(KernelMemory(("s**-2",)), rpe="log", heads=1, dtype="float32")
-        verify(slow.network, slow.target, "fitted", "spline")
+    heavy = build(KernelMemory(("s**-2",)), rpe="log", heads=1, dtype="float32")  # its own head would need FFT: faster ones are taken
+    decay = float(heavy.network.layers[0].attention.decay[0])
+    assert decay > 3 and 0.1 < verify(heavy.network, heavy.target, "fitted", "spline").certified < 0.7
 
 
 @given(

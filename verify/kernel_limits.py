@@ -21,6 +21,8 @@ from constructions.kernel_banks import MAX_FITTED, bank_error, fitted_bank
 
 FORMAT = "lemmaformer-kernel-certificate"
 VERSION = 1
+LEAST_DECAY = fmpq(1, 2**64)
+"""Slower heads than this are taken for damage."""
 
 
 def kernel_certificate(text: str, rpe: Rpe, heads: int) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _primal(data: Any, rpe: Rpe, heads: int) -> HeadBank:
         raise InputError("the primal side has decays, weights and a residual")
     decays, weights = _numbers(data["decays"], "decays"), _numbers(data["weights"], "weights")
     least = 0 if rpe == "lin" else 1
-    if not 1 <= len(decays) <= heads or len(weights) != len(decays) or not all(least < p < 2**20 for p in decays):
+    if not 1 <= len(decays) <= heads or len(weights) != len(decays) or not all(LEAST_DECAY < p - least < 2**20 for p in decays):
         raise InputError(f"a {rpe} bank with {heads} heads has at most as many decays above {least}, and a weight for each")
     return HeadBank(rpe, decays, (1,), (weights,), (from_text(data["residual"]),))
 

@@ -56,12 +56,12 @@ VECTOR_BITS = 44
 """Singular vectors are rounded to multiples of 2^-44: double precision does not know them better."""
 PLAIN = 64
 """Rows of a section before blocks begin to grow, and the most of a plain section."""
-BLOCK_RATIO = 1.1
+BLOCK_RATIO = 1.15
 FARTHEST = 10**8
 LONGEST_SUM = 1 << 12
 """Kernels without a closed second antidifference are summed up to here."""
 SIGN_WINDOW = 512
-MAX_EDGES = 1000
+MAX_EDGES = 400
 SHRINK = (2.0**-34, 2.0**-24, 2.0**-14, 2.0**-7)
 """Shares by which a numerical singular value is lowered until it can be certified."""
 
@@ -233,7 +233,7 @@ def lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int) -> LowerBound:
 def check_lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int, bound: LowerBound) -> bool:
     """Whether the data really show e ≥ its claim; malformed data are refused."""
     if bound.claim < 0 or not bound.edges or len(bound.edges) > MAX_EDGES or not all(0 <= e <= 2 * FARTHEST for e in bound.edges):
-        raise InputError("a lower bound needs a claim that is not negative and 1 to 1000 edges in range")
+        raise InputError(f"a lower bound needs a claim that is not negative and 1 to {MAX_EDGES} edges in range")
     if bound.claim == 0:
         return True
     with working_precision(BITS):
