@@ -139,7 +139,8 @@ def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, arithme
     from constructions.kernel_fit import Search  # here: scipy's solver is loaded only where something is fitted
 
     search = Search(kernel, rpe, price, float(arb(arithmetic.slowest)))
-    known = [float((arb(p) - (rpe == "log")).log()) for p in kernel.exact_decays(rpe)]
+    own = (float((arb(p) - (rpe == "log")).log()) for p in kernel.exact_decays(rpe))
+    known = [theta for theta in own if search.range[0] <= theta <= search.range[1]]
     usable = exact is not None and exact.heads <= heads and all(p >= arithmetic.slowest for p in exact.decays)
     candidates = [exact] if exact is not None and usable else []
     for solution in search.fit(heads, known)[:2]:
@@ -182,5 +183,5 @@ def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, ar
             return bank
     raise Refusal(
         f"{MAX_FITTED} {rpe} heads bring kernel {kernel.text[:60]!r} to {reached:.3g} only, {error:.3g} is asked for; "
-        f"use --rpe {'log' if rpe == 'lin' else 'lin'}, or a larger --error"
+        f"use --rpe {'log' if rpe == 'lin' else 'lin'}{', --dtype exact' if arithmetic.price else ''}, or a larger --error"
     )
