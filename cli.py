@@ -665,6 +665,25 @@ def limits() -> None:
     """What no network of a class can do."""
 
 
+@limits.command("kernel")
+@click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
+@click.option("--heads", type=int, required=True)
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@_json
+@_quiet
+def kernel_limits_command(text: str, heads: int, rpe: Any, as_json: bool, quiet: bool) -> None:
+    """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
+    from verify.kernel_limits import kernel_limits
+    from verify.report import progress, show_kernel_limits
+
+    with progress("fitting and bounding", quiet or as_json):
+        result = kernel_limits(text, rpe, heads)
+    if as_json:
+        _emit(result)
+    else:
+        show_kernel_limits(result)
+
+
 @limits.command("dp-free")
 @click.option("--error", type=float, default=1e-6, show_default=True, help="Error that the dot-product network of part (A) is built for.")
 @_json
@@ -697,25 +716,6 @@ def dp_free(error: float, as_json: bool) -> None:
         from verify.report import show_dp_free
 
         show_dp_free(result)
-
-
-@limits.command("kernel")
-@click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
-@click.option("--heads", type=int, required=True)
-@click.option("--rpe", type=RPE, default="lin", show_default=True)
-@_json
-@_quiet
-def kernel_limits_command(text: str, heads: int, rpe: Any, as_json: bool, quiet: bool) -> None:
-    """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
-    from verify.kernel_limits import kernel_limits
-    from verify.report import progress, show_kernel_limits
-
-    with progress("fitting and bounding", quiet or as_json):
-        result = kernel_limits(text, rpe, heads)
-    if as_json:
-        _emit(result)
-    else:
-        show_kernel_limits(result)
 
 
 def _missed(asked: float, certificate: Any) -> str:
