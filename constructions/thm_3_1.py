@@ -12,6 +12,7 @@ Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from flint import arb, fmpq
@@ -21,7 +22,7 @@ from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
-from analyzer.targets import FixedMemory
+from analyzer.targets import FixedMemory, KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
@@ -36,11 +37,14 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
+Layered = TypeVar("Layered", FixedMemory, KernelMemory)
+
+
 @dataclass(frozen=True)
-class Construction:
+class Construction(Generic[Layered]):
     """A network built for a target, and what it was built from."""
 
-    target: FixedMemory
+    target: Layered
     bank: str
     ffn: str
     network: Transformer
@@ -48,7 +52,7 @@ class Construction:
     draws: int
 
 
-def slots(target: FixedMemory) -> dict[str, range]:
+def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
     """Named blocks of the residual stream."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
@@ -65,39 +69,54 @@ def build(
     dtype: str = "exact",
     seed: int = 0,
     share: bool = False,
-) -> Construction:
+) -> Construction[FixedMemory]:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
     check_sizes(target, rpe, bank, heads, error, width)
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)
-    box = _box(target, [arb(cap)] * len(target.lags))
+    box = box_of(target, [arb(cap)] * len(target.lags))
     lipschitz = target.readout.lipschitz(box)[1:]
     if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
-    network = _assemble(target, head_banks, _placeholder(target))
-    radii = _box(target, _delivered(target, network, head_banks, dtype)) if curved else box
-    plan = plan_feedforward(ffn, target.readout, radii, width, budget / 2)
+    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
+    return Construction(target, bank, ffn, network, seed, draws)
+
+
+def with_readout(
+    target: FixedMemory | KernelMemory,
+    head_banks: list[HeadBank],
+    ffn: str,
+    width: int | None,
+    error: float,
+    dtype: str,
+    seed: int,
+    box: list[arb],
+) -> tuple[Transformer, int]:
+    """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
+    network = assemble(target, head_banks, placeholder(target))
+    radii = box_of(target, _delivered(target, network, head_banks, dtype)) if target.readout.ridges else box
+    plan = plan_feedforward(ffn, target.readout, radii, width, error)
     if ffn == "spline":
         neurons, draws = feedforward.spline(target.readout, plan, radii), 1
     else:
         neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
-    network = _assemble(target, head_banks, feedforward.as_network(neurons))
-    return Construction(target, bank, ffn, round_network(network, dtype), seed, draws)
+    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), dtype), draws
 
 
-def _box(target: FixedMemory, errors: Sequence[arb]) -> list[arb]:
-    """Radii of the box of (x0, memories): 1 and 1 + e_k."""
-    return [arb(1)] * target.dim + [1 + e for e in errors for _ in range(target.dim)]
+def box_of(target: FixedMemory | KernelMemory, errors: Sequence[arb]) -> list[arb]:
+    """Radii of the box of (x0, memories): what they can be, and e_k more for memory k."""
+    slack = [arb(0)] * target.dim + [e for e in errors for _ in range(target.dim)]
+    return [r + e for r, e in zip(target.radii(), slack, strict=True)]
 
 
-def _placeholder(target: FixedMemory) -> FeedForward:
+def placeholder(target: FixedMemory | KernelMemory) -> FeedForward:
     return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
 
 
-def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
     """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
@@ -105,9 +124,9 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     taps = 0 if slowest is None or dtype == "exact" else min(fast.MAX_TAPS + 1, tap_count(slowest, dtype))
     errors = []
     with working_precision(layer.bits):
-        for k, lag in enumerate(target.lags, start=1):
+        for k, lag in enumerate(target.served, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
-            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most * (1 + BOX_SHARE)
+            error = l1_norm(layer.kernel(row, 0, *target.wanted(row, 0))).most * (1 + BOX_SHARE)
             size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
             size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
             slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype) + taps * UNIT[dtype]) * size
@@ -115,7 +134,7 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     return errors
 
 
-def rounding_price(target: FixedMemory, heads: int, dtype: str) -> fmpq:
+def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -> fmpq:
     """What a unit of weight costs in rounding: u times the operations between a token and its memory.
 
     Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
@@ -156,13 +175,13 @@ def _banks(
                 f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build; "
                 f"use --bank minimal ({lags[-1]} heads), a larger --error, or --heads"
             )
-    tunings = [t if dtype == "exact" else _representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
+    tunings = [t if dtype == "exact" else representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
     if share:
         return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
     return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
 
 
-def _representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
+def representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
     """α and γ on a grid so coarse that every decay γ + αk (log: 1 + γ + αk) is a number of the type."""
     top = float(arb(tuning.gamma + tuning.alpha * heads)) + (rpe == "log")
     grid = fmpq(2) ** (math.ceil(math.log2(top)) + 1 - MANTISSA[dtype])
@@ -202,10 +221,11 @@ def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: floa
     return bank
 
 
-def _assemble(target: FixedMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+def assemble(target: FixedMemory | KernelMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+    """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
     d, blocks = target.dim, slots(target)
     width = target.readout.coordinates
-    block_of = {lag: blocks[f"m{k}"] for k, lag in enumerate(target.lags, start=1)}
+    block_of = dict(zip(target.served, list(blocks.values())[1:], strict=True))
     total = sum(b.heads for b in head_banks)
     embedding, value, output = zeros(width, d), zeros(total, d, width), zeros(total, width, d)
     for i in range(d):
