@@ -1,24 +1,29 @@
 """Targets: which past tokens matter, and what is made of them.
 
-Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim. Adaptive ones are in
-`analyzer.adaptive`.
+Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim, or in A^dim for a finite
+alphabet A of letters: restored networks need one. Adaptive targets are in `analyzer.adaptive`.
 """
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict
+from flint import fmpq
+
+from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict, exact_number
 from analyzer.errors import InputError
+from analyzer.exact import to_text
 from analyzer.readout import ReadOut, read_out
 
 # Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
 MAX_LAG = 1_000_000
 MAX_MEMORIES = 64
 MAX_DIM = 64
+MAX_LETTERS = 64
 MAX_FILE = 1 << 20
 
 
@@ -29,6 +34,7 @@ class FixedMemory:
     lags: tuple[int, ...]
     dim: int = 1
     formula: str | None = None
+    alphabet: tuple[fmpq, ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.dim, bool) or not isinstance(self.dim, int) or not 1 <= self.dim <= MAX_DIM:
@@ -42,6 +48,8 @@ class FixedMemory:
             raise InputError(f"the lags {', '.join(map(str, self.lags))} repeat; each lag is one memory")
         if list(self.lags) != sorted(self.lags):
             raise InputError("the lags must be increasing: m1 is the shortest")
+        if self.alphabet is not None:
+            object.__setattr__(self, "alphabet", _letters(self.alphabet))
         _ = self.readout
 
     @cached_property
@@ -50,7 +58,21 @@ class FixedMemory:
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `target_from_dict`)."""
-        return {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+        plain = {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+        return plain if self.alphabet is None else {**plain, "alphabet": [to_text(v) for v in self.alphabet]}
+
+
+def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
+    """Letters as exact numbers, increasing."""
+    if not 2 <= len(values) <= MAX_LETTERS:
+        raise InputError(f"the alphabet has {len(values)} letters; give between 2 and {MAX_LETTERS}")
+    letters = sorted(exact_number(v, "the alphabet") for v in values)
+    for letter in letters:
+        if abs(letter) > 1:
+            raise InputError(f"the alphabet holds {letter}; letters lie in [-1, 1]")
+        if letters.count(letter) > 1:
+            raise InputError(f"the alphabet holds {letter} twice")
+    return tuple(letters)
 
 
 Target = FixedMemory | AdaptiveMemory
@@ -83,7 +105,7 @@ def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
 
 
 def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
-    unknown = set(data) - {"kind", "dim", "lags", "readout"}
+    unknown = set(data) - {"kind", "dim", "lags", "readout", "alphabet"}
     if unknown:
         raise InputError(f"{source}: unknown key {sorted(unknown)[0]!r}")
     lags, formula = data.get("lags"), data.get("readout")
@@ -91,7 +113,10 @@ def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
         raise InputError(f"{source}: lags must be a list of whole numbers")
     if formula is not None and not isinstance(formula, str):
         raise InputError(f"{source}: readout must be text")
-    return FixedMemory(tuple(lags), data.get("dim", 1), formula)
+    alphabet = data.get("alphabet")
+    if alphabet is not None and not isinstance(alphabet, list):
+        raise InputError(f"{source}: alphabet must be a list of letters such as [-1, 1]")
+    return FixedMemory(tuple(lags), data.get("dim", 1), formula, None if alphabet is None else tuple(alphabet))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

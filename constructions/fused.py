@@ -28,7 +28,7 @@ from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
 from constructions.reference import as_floats, feed_forward
-from constructions.transformer import FeedForward, Transformer, checked_decays, to_exact, to_float
+from constructions.transformer import Attention, FeedForward, Transformer, checked_decays, to_exact, to_float
 
 GUARD = 256
 """Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
@@ -139,11 +139,14 @@ def fuse(network: Transformer) -> FusedLayer:
     """The fused layer of a one-layer dp-free network; anything else is refused."""
     if len(network.layers) != 1:
         raise InputError(f"this network has {len(network.layers)} layers; kernels are those of one layer")
-    attention = network.layers[0].attention
+    return fuse_layer(network.layers[0].attention, to_exact(network.embedding), to_exact(network.bias))
+
+
+def fuse_layer(attention: Attention, embedding: np.ndarray, bias: np.ndarray) -> FusedLayer:
+    """The heads of one dp-free layer whose residual stream is embedding · x + bias, in rationals."""
     if attention.kind != "dp-free" or attention.window != "infinite":
         raise InputError(f"attention is {attention.kind}, {attention.window}; kernels need dp-free attention with an infinite window")
-    constants = None if network.dtype == "exact" else fast.head_constants(attention)
-    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    constants = None if np.asarray(attention.decay).dtype == object else fast.head_constants(attention)
     value, output = to_exact(attention.value), to_exact(attention.output)
     carried = np.array([v @ embedding for v in value])  # (H, dv, d)
     gains = np.array([o @ c for o, c in zip(output, carried, strict=True)])

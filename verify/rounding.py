@@ -53,9 +53,8 @@ class _Arithmetic:
         return terms * self.unit / (1 - terms * self.unit)
 
     def dot(self, weights: Sequence[fmpq], inputs: Sequence[_Float], count: int | None = None) -> _Float:
-        """A dot product with exact weights; every term counts, zero or not (`count` of them, if some zeros are left out here).
-
-        A row that picks one input, or its negative, adds nothing but zeros to it: it is exact but for flushing.
+        """A dot product with exact weights. Zero weights add exact zeros, in any order: they count for flushing only (`count` of all
+        terms, if some zeros are left out here). A row that picks one input, or its negative, is exact but for flushing.
         """
         terms = [(abs(arb(w)), x) for w, x in zip(weights, inputs, strict=True) if w != 0]
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
@@ -64,7 +63,7 @@ class _Arithmetic:
         flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
         if len(terms) == 1 and terms[0][0] == 1:
             return self.checked(_Float(magnitude, carried + flushed))
-        return self.checked(_Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed))
+        return self.checked(_Float(magnitude, carried + self.gamma(len(terms)) * (magnitude + carried) + flushed))
 
     def plus(self, a: _Float, b: _Float, magnitude: arb) -> _Float:
         error = a.error + b.error
@@ -76,8 +75,8 @@ class _Arithmetic:
         error = f * value.error
         return self.checked(_Float(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
-    def scan(self, ratio: fmpq, gain: fmpq, value: _Float) -> _Float:
-        """gain · Σ_s ratio^s v_{t−s} by the recurrence."""
+    def scan(self, ratio: fmpq, gain: fmpq, value: _Float, past: arb | None = None) -> _Float:
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
         z, g = arb(ratio), arb(gain)
         growth = (1 + self.unit) ** 2
         state = value.magnitude / (1 - z)
@@ -85,6 +84,8 @@ class _Arithmetic:
         if not z * growth < 1:
             raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds; use --dtype exact")
         error = fresh / (1 - z * growth)
+        if past is not None:  # E only falls from a start that is off by more than the fixed point
+            error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
         self.checked(_Float(state, error))
         return self.checked(_Float(g * state, g * error + self.unit * g * (state + error) + self.tiny))
 
@@ -132,29 +133,44 @@ def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[a
     `stream` bounds |U_j| in exact arithmetic, for a one-layer dp-free float network.
     """
     arithmetic = _Arithmetic(network.dtype)
-    constants = layer.constants
-    assert constants is not None
-    attention, ffn = network.layers[0].attention, network.layers[0].feedforward
     embedding, bias = to_exact(network.embedding), to_exact(network.bias)
     embedded = [arithmetic.dot([*row, b], [ONE] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
-    outputs = _head_outputs(arithmetic, network, constants, embedded)
+    residual = attended(arithmetic, network.layers[0].attention, layer, embedded, stream)
+    return readout_rounding(arithmetic, network.layers[0].feedforward, residual), [r.error for r in residual]
+
+
+def attended(
+    arithmetic: _Arithmetic,
+    attention: Attention,
+    layer: FusedLayer,
+    given: Sequence[_Float],
+    stream: Sequence[arb],
+    past: arb | None = None,
+) -> list[_Float]:
+    """The residual stream after a dp-free layer: `given` before it, `stream` bounds |U_j| in exact arithmetic.
+
+    `past` bounds the constant state before the array where that is not zero.
+    """
+    assert layer.constants is not None
+    outputs = _head_outputs(arithmetic, attention, layer.constants, given, past)
     projection = np.moveaxis(to_exact(attention.output), 1, 0)  # (D, H, dv)
-    residual = []
-    for j, rows in enumerate(projection):
-        attended = arithmetic.dot(list(rows.flat), outputs)
-        residual.append(arithmetic.plus(embedded[j], attended, stream[j]))
+    return [arithmetic.plus(given[j], arithmetic.dot(list(rows.flat), outputs), stream[j]) for j, rows in enumerate(projection)]
+
+
+def readout_rounding(arithmetic: _Arithmetic, ffn: FeedForward, residual: Sequence[_Float]) -> arb:
+    """Rounding of a scalar feed-forward network for the stream that it is given."""
     given = [_Float(r.magnitude + r.error, arb(0)) for r in residual]
     hidden = []
     for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
         hidden.append(arithmetic.dot([*row, c], [*given, ONE]))
-    output = arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden)
-    return output.error, [r.error for r in residual]
+    return arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden).error
 
 
-def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict[str, np.ndarray], embedded: list[_Float]) -> list[_Float]:
+def _head_outputs(
+    arithmetic: _Arithmetic, attention: Attention, constants: dict[str, np.ndarray], given: Sequence[_Float], past: arb | None
+) -> list[_Float]:
     """Every head's mixed value coordinates, in the order of the heads."""
-    attention = network.layers[0].attention
-    values = [[arithmetic.dot(list(row), embedded) for row in head] for head in to_exact(attention.value)]
+    values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
     if constants["taps"].shape[1] == 0 and len(attention.heads_of("log")):
         raise Refusal("a log head falls so slowly that it runs by FFT, whose rounding is not certified; use --dtype exact")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
@@ -164,7 +180,7 @@ def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict
         k = place[h]
         for value in values[h]:
             if kind == "lin":
-                outputs.append(arithmetic.scan(ratio[k], gain[k], value))
+                outputs.append(arithmetic.scan(ratio[k], gain[k], value, past))
             else:
                 outputs.append(arithmetic.dot(list(taps[k]), [value] * taps.shape[1]))
     return outputs
