@@ -13,7 +13,7 @@ from constructions import fast
 from constructions.fused import fuse
 from constructions.transformer import Transformer, to_exact
 from tests.conftest import random_network
-from verify.rounding import _Arithmetic, _Float, evaluation_error
+from verify.rounding import Arithmetic, Rounded, evaluation_error
 
 
 def exact_output(network: Transformer, tokens: np.ndarray) -> arb:
@@ -97,11 +97,11 @@ def test_long_log_heads_are_not_certified_in_floats() -> None:
 @given(st.floats(-1e6, 1e6, width=32), st.floats(-1e6, 1e6, width=32), st.floats(0, 1e-3))
 def test_products_with_a_factor(factor: float, value: float, off: float) -> None:
     """fl(factor · (value + off)) against factor · value, with the error that the value carries."""
-    arithmetic = _Arithmetic("float32")
+    arithmetic = Arithmetic("float32")
     exact = arb(rational(value))
     given_value = float(np.float32(value + off))
     carried = abs(arb(rational(given_value)) - exact)
-    found = arithmetic.times(rational(factor), _Float(abs(exact), carried))
+    found = arithmetic.times(rational(factor), Rounded(abs(exact), carried))
     computed = arb(rational(float(np.float32(factor) * np.float32(given_value))))
     assert abs(computed - arb(rational(factor)) * exact) <= found.error.upper()
     assert found.magnitude >= abs(arb(rational(factor)) * exact).lower()

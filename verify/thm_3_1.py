@@ -136,7 +136,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         lemmas = theorem.proof_graph(rpe, bank, ffn, target.lags)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
-        trivial = _constant_error(readout)
+        trivial = constant_error(readout)
     return Certificate(
         theorem=theorem.ID,
         witness=max(0.0, witness),
@@ -177,7 +177,7 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
             faults.append(f"extraction lag {lag}: {error}")
             promised = arb.pos_inf()
         weights = [layer.gains[h, row, 0] for h in heads]
-        budgets.append(promised + _storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
+        budgets.append(promised + storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
     return budgets
 
 
@@ -187,7 +187,7 @@ def _bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
     return layer.serving(list(layer.gains[:, row, 0])) or (banks[k - 1] if len(banks) == memories else banks[0])
 
 
-def _storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
+def storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
     """Effect of storing a bank. Exact numbers lie on a grid of spacing 2^{−k}, which the largest denominator shows: H + 1 times that.
     Floats: (3.5)'s u(|c| + Σ|a_h|), with the rounded ratio, gain or taps of every head added.
 
@@ -239,7 +239,7 @@ def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
     return [readout.affine, *(ridge.direction for ridge in readout.ridges)]
 
 
-def _constant_error(readout: ReadOut) -> float:
+def constant_error(readout: ReadOut) -> float:
     """Error of the best constant output, from below: half the spread of f over corners of the token box and its centre."""
     corners = itertools.islice(itertools.product((-1, 1), repeat=readout.coordinates), 2**12)
     values = [readout([arb(v) for v in corner]) for corner in [*corners, (0,) * readout.coordinates]]
