@@ -7,14 +7,17 @@ from typing import Any
 
 from analyzer.errors import InputError
 from analyzer.targets import adaptive_target, fixed_target
-from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, thm_3_1, thm_4_1, thm_4_4
+from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4
+from constructions import shift_chain as chain
 from constructions import thm_3_1 as fixed
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import Bundle
+from verify import shift_chain as chain_certificate
 from verify import thm_3_1 as fixed_certificate
 from verify import thm_4_4 as adaptive_certificate
 from verify.certificate import Certificate
 
+FIXED = (thm_3_1.ID, shift_chain.ID)
 ADAPTIVE = (thm_4_1.ID, prop_4_3.ID, thm_4_4.ID, prop_4_5.ID)
 CLAIM_TOLERANCE = 2.0**-20
 """A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
@@ -26,13 +29,14 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault."""
     card = bundle.card
     theorem = card.get("theorem")
-    if theorem not in (thm_3_1.ID, *ADAPTIVE):
-        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join((thm_3_1.ID, *ADAPTIVE))}")
+    if theorem not in (*FIXED, *ADAPTIVE):
+        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join((*FIXED, *ADAPTIVE))}")
     for key, allowed in (("bank", thm_3_1.BANKS), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
-    if theorem == thm_3_1.ID:
-        certificate = fixed_certificate.verify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+    if theorem in FIXED:
+        certify = fixed_certificate.verify if theorem == thm_3_1.ID else chain_certificate.verify
+        certificate = certify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
     else:
         target = adaptive_target(card.get("target"), "card.json")
         certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
@@ -73,7 +77,7 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def card_of(built: fixed.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
+def card_of(built: fixed.Construction | chain.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
     card: dict[str, Any] = {
         "theorem": certificate.theorem,
