@@ -17,6 +17,7 @@ from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
+FIXED_BANK = click.Choice(["paper", "tuned", "minimal", "balanced"])
 FFN = click.Choice(["spline", "barron"])
 MAX_BOUND_HEADS = 10**8
 """More heads than any model has: a larger number is taken for a mistake."""
@@ -395,7 +396,7 @@ def build() -> None:
 @click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
-@click.option("--bank", type=BANK, default="minimal", show_default=True)
+@click.option("--bank", type=FIXED_BANK, default="minimal", show_default=True)
 @click.option("--heads", type=int, help="Heads in all.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
 @click.option("--ffn", type=FFN, default="spline", show_default=True)
@@ -456,6 +457,8 @@ def fixed(
             raise InputError("--share goes with one layer; a chain of shifts always shares its heads")
         _chain(target, rpe, bank, _depth(depth), heads, error, ffn, width, dtype, seed, restore, out, as_json, quiet)
         return
+    if bank == "balanced":
+        raise InputError("--bank balanced goes with --depth; one layer takes paper, tuned or minimal banks")
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output

@@ -38,14 +38,15 @@ from analyzer.theorems.shift_chain import MAX_DEPTH, check_options, composed, re
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from constructions import banks as bank_of
 from constructions import feedforward
+from constructions.balanced import balanced_bank
 from constructions.banks import HeadBank
 from constructions.fused import FusedLayer, fuse_layer
 from constructions.precision import MANTISSA, UNIT
 from constructions.thm_3_1 import MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 
-LINEAR_MOVE = 5
-"""Rounding of source += carrier − source in units of u: two terms in a sum of size 2, and the residual addition."""
+LINEAR_MOVE = 3
+"""Rounding of source += carrier − source in units of u: one rounded sum of size 2, and the residual addition."""
 RAMP_SHARE = fmpq(1, 4)
 """The part of the smallest gap that a plateau's ramp takes at most: 3/8 of the gap is left on either side as room for errors."""
 MORE_HEADS = (0, 1, 2, 3, 4, 6, 8, 12)
@@ -238,6 +239,7 @@ def shift_errors(bank: HeadBank, dtype: str, plateaus: Plateaus | None) -> list[
     the executor uses, and the rounding of one layer per unit of size."""
     layer, unit = stored_bank(bank, dtype), arb(UNIT[dtype])
     move = arb(LINEAR_MOVE) if plateaus is None else arb(plateaus.move)
+    found_again = move + 2 if plateaus is None else 2 * move + 4  # c v in the carrier: its own sums, and the source's
     size = arb(1) if plateaus is None else arb(plateaus.size)
     found = []
     with working_precision(layer.bits):
@@ -248,7 +250,7 @@ def shift_errors(bank: HeadBank, dtype: str, plateaus: Plateaus | None) -> list[
             extraction = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most
             residual = abs(arb(layer.embedding[k, 0]))
             weights = sum((abs(arb(layer.gains[h, k, 0])) * (bank.heads + 2 / (1 - arb(z))) for h, z in enumerate(ratios)), arb(0))
-            rounding = unit * (weights + (2 * move + 4) * residual + (1 + extraction) * (move + 1) + 3)
+            rounding = unit * (weights + found_again * residual + (1 + extraction) * (move + 1) + 3)
             found.append(size * extraction + rounding * SECOND_ORDER)
     return found
 
@@ -262,22 +264,56 @@ def stored_bank(bank: HeadBank, dtype: str) -> FusedLayer:
     return fuse_layer(floats, to_exact(to_float(column, dtype)), zeros(width))
 
 
+QUICK = fmpq(48)
+"""Decay of a head that sees the current token only: e^-48 < 2^-69, below the last bit of any weight that a type resolves next to 1."""
+
+
+def quickened(bank: HeadBank) -> HeadBank:
+    """The bank with a very fast head in the place of its residual weights, which restoration would multiply by the plateau's rounding."""
+    weights = tuple((*row, c) for row, c in zip(bank.weights, bank.residuals, strict=True))
+    return HeadBank(bank.rpe, (*bank.decays, QUICK), bank.lags, weights, (fmpq(0),) * len(bank.lags))
+
+
 @cache
-def _bank(bank: str, lags: tuple[int, ...], heads: int | None, dtype: str) -> HeadBank:
-    """The bank of a kind that is best for a float type; `heads` None leaves their number open (balanced banks only)."""
+def _balanced(lags: tuple[int, ...], heads: int, dtype: str) -> HeadBank:
+    return balanced_bank("lin", lags, head_price(dtype, heads), heads, MANTISSA[dtype])
+
+
+@cache
+def _minimal(lags: tuple[int, ...], dtype: str) -> HeadBank:
     price = head_price(dtype, lags[-1])(fmpq(1))
     return bank_of.budgeted_minimal("lin", lags, lags[-1], fmpq(*price.as_integer_ratio()), MANTISSA[dtype])
 
 
+@cache
+def _bank(kind: str, lags: tuple[int, ...], heads: int, dtype: str, plateaus: Plateaus | None) -> tuple[HeadBank, float]:
+    """The best bank on offer with that many heads, and its largest cost over the lags.
+
+    Minimal banks have as many heads as the longest lag. Balanced ones are those of `constructions.balanced`, whose decays follow a family:
+    at its edge, with as many heads as the lag, the minimal bank can be better and is then taken.
+    """
+    found = [_minimal(lags, dtype)] if heads == lags[-1] else []
+    if kind == "balanced":
+        found.append(_balanced(lags, heads, dtype))
+        if plateaus is not None and heads > lags[-1]:
+            found.append(quickened(_balanced(lags, heads - 1, dtype)))
+    costs = [max(upper(e) for e in shift_errors(bank, dtype, plateaus)) for bank in found]
+    return min(zip(found, costs, strict=True), key=lambda pair: pair[1])
+
+
 def _options(
-    bank: str, dtype: str, shifts: Sequence[int], most: int | None, limit: float, plateaus: Plateaus | None
+    kind: str, dtype: str, shifts: Sequence[int], most: int | None, limit: float, plateaus: Plateaus | None
 ) -> tuple[list[Option], float]:
     """(the shifts that cost at most the limit, each with the numbers of heads on offer; the least cost of the first that does not)."""
     found: list[Option] = []
     for shift in shifts:
-        counts = (shift,) if bank == "minimal" else tuple(shift + more for more in MORE_HEADS)
-        banks = [_bank(bank, (shift,), count, dtype) for count in counts if most is None or count <= most]
-        offers = [Option(shift, b, upper(shift_errors(b, dtype, plateaus)[0])) for b in banks]
+        offers: list[Option] = []
+        for more in MORE_HEADS if kind == "balanced" else MORE_HEADS[:1]:
+            if most is not None and shift + more > most:
+                break
+            offers.append(Option(shift, *_bank(kind, (shift,), shift + more, dtype, plateaus)))
+            if len(offers) > 1 and offers[-1].cost > offers[-2].cost:
+                break
         fitting = [offer for offer in offers if offer.cost <= limit]
         if not fitting:
             return found, min((offer.cost for offer in offers), default=math.inf)
@@ -304,8 +340,8 @@ def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | Non
         chain, before, fits = [], 0, True
         for option in found:
             lags = _lags(layout, before, option.shift)
-            chosen = option.bank if lags == (option.shift,) else _bank(bank, lags, option.bank.heads, dtype)
-            fits = fits and (plateaus is None or all(upper(e) <= limit for e in shift_errors(chosen, dtype, plateaus)))
+            chosen, cost = _bank(bank, lags, option.bank.heads, dtype, plateaus)
+            fits = fits and cost <= limit
             chain.append((option.shift, chosen))
             before += option.shift
         if fits and (error is None or upper(_chain_error(layout, chain, dtype)) <= error):
@@ -328,10 +364,13 @@ def _no_chain(
     target: FixedMemory, bank: str, depth: int | None, dtype: str, error: float | None, options: Sequence[Option], least: float
 ) -> str:
     """Why there is no plan, and what would help."""
+    if not options and math.isinf(least):
+        return f"no head is left for a shift by {1 if depth is None else target.lags[-1] // depth}: allow more --heads, or more layers"
     aim = f"error {error:.3g} of every memory" if error is not None else f"letters {', '.join(map(str, target.alphabet or ()))}"
     cheapest = {s: min(o.cost for o in options if o.shift == s) for s in sorted({o.shift for o in options})}
     costs = ", ".join(f"a shift by {s} costs {cost:.3g}" for s, cost in cheapest.items()) or f"one shift costs {least:.3g} at least"
-    ways = ["--depth auto"] if depth is not None else []
+    ways = ["--bank balanced"] if bank == "minimal" else []
+    ways += ["--depth auto"] if depth is not None else []
     ways += ["--dtype float64"] if dtype == "float32" else []
     ways += ["a larger --error", "or --restore with a finite --alphabet"] if error is not None else ["letters further apart"]
     layers = "a chain of shifts" if depth is None else f"a chain of {depth} layers"

@@ -31,7 +31,8 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     theorem = card.get("theorem")
     if theorem not in (*FIXED, *ADAPTIVE):
         raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join((*FIXED, *ADAPTIVE))}")
-    for key, allowed in (("bank", thm_3_1.BANKS), ("ffn", ("spline", "barron"))):
+    banks = shift_chain.BANKS if theorem == shift_chain.ID else thm_3_1.BANKS
+    for key, allowed in (("bank", banks), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     if theorem in FIXED:

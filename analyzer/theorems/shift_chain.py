@@ -56,6 +56,7 @@ STATEMENT = {
     "lin": "error < 1 needs L·H ≥ T; a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1), 0 when restored",
     "log": "a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1)",
 }
+BANKS = ("minimal", "balanced")
 OBJECTIVE = "fewest layers, then fewest heads in all"
 MAX_DEPTH = 4096
 """Layers we build: a lag of a few thousand tokens, one at a time."""
@@ -108,8 +109,8 @@ def check_options(
     """Refuse what cannot work, before anything is built; `depth` None means as many layers as are needed."""
     if rpe != "lin":
         raise InputError("--depth chains shifts of lin heads, whose kernels are rational; use --rpe lin")
-    if bank != "minimal":
-        raise InputError(f"--depth goes with --bank minimal; {bank} banks are no shifts")
+    if bank not in BANKS:
+        raise InputError(f"--depth goes with --bank minimal or balanced; the weights of {bank} banks are no shifts")
     if depth is not None and not 1 <= depth <= MAX_DEPTH:
         raise InputError(f"--depth {depth} is out of range; give auto, or 1 to {MAX_DEPTH} layers")
     lag = target.lags[-1]
@@ -124,6 +125,8 @@ def check_options(
         )
     if not thm_3_1.LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+    if bank == "balanced" and dtype == "exact":
+        raise InputError("--bank balanced is best for an arithmetic; with --dtype exact use --bank minimal")
     if restore:
         _check_restoration(target, dtype, width)
     elif width is not None:
