@@ -224,18 +224,21 @@ def _combination(weights: np.ndarray, rows: list[list[arb_poly]]) -> list[arb_po
 
 
 def _attended(attention: Attention, fused: FusedLayer, stream: list[list[arb_poly]], length: int) -> list[list[arb_poly]]:
-    """The stream after the heads, cut off after `length` values."""
+    """The stream after the heads, cut off after `length` values; heads that read the same are added up before they are multiplied."""
     value, output = to_exact(attention.value), to_exact(attention.output)
+    readers: dict[tuple[fmpq, ...], list[tuple[int, int]]] = {}
+    for h, i in np.ndindex(value.shape[:2]):
+        readers.setdefault(tuple(value[h, i]), []).append((h, i))
     result = [list(row) for row in stream]
-    for h in range(len(attention.rpe)):
-        alone = [fmpq(int(h == other)) for other in range(len(attention.rpe))]
-        kernel = Kernel(fmpq(0), (*fused.lin(alone), *fused.log(alone)))
-        series = arb_poly(kernel.values(0, length))
-        for i in range(value.shape[1]):
-            mixed = [_cut(series * p, length) for p in _combination(value[h, i], stream)]
-            for j, weight in enumerate(output[h, :, i]):
-                if weight != 0:
-                    result[j] = [a + arb(weight) * b for a, b in zip(result[j], mixed, strict=True)]
+    for weights, heads in readers.items():
+        read = _combination(np.array(weights, dtype=object), stream)
+        for j in range(len(stream)):
+            gains = [fmpq(0)] * len(attention.rpe)
+            for h, i in heads:
+                gains[h] += output[h, j, i]
+            if any(g != 0 for g in gains):
+                series = arb_poly(Kernel(fmpq(0), (*fused.lin(gains), *fused.log(gains))).values(0, length))
+                result[j] = [a + _cut(series * b, length) for a, b in zip(result[j], read, strict=True)]
     return result
 
 

@@ -22,7 +22,9 @@ from constructions.banks import HeadBank
 from constructions.execute import run
 from constructions.feedforward import as_network
 from constructions.fused import linear_map, stream_kernels
-from constructions.shift_chain import Construction, Option, Plateaus, _assemble, build, mixed_differences, plan
+from constructions.shift_chain import (
+    Construction, Layout, Option, Plateaus, _assemble, _chain_error, _planned, build, mixed_differences, plan, quickened, shift_errors,
+)  # fmt: skip
 from constructions.thm_3_1 import round_network
 from constructions.transformer import FeedForward, Transformer, to_exact
 from tests.conftest import random_network
@@ -167,6 +169,45 @@ def test_float_chains(target: FixedMemory, options: dict[str, Any]) -> None:
     seen = np.abs(fast.forward(built.network, tokens).astype(float) - wanted(target, tokens)).max()
     assert seen <= certificate.certified and certificate.witness >= 0.2 * seen
     assert np.abs(reference.forward(built.network, tokens[:4]) - fast.forward(built.network, tokens[:4])).max() <= options["error"]
+
+
+@pytest.mark.parametrize(
+    "kind,lags,dtype,error",
+    [("balanced", (6,), "float32", 1e-2), ("balanced", (9,), "float64", 1e-6), ("minimal", (2, 5), "float64", 1e-3)],
+)
+def test_plans_cost_what_is_certified(kind: str, lags: tuple[int, ...], dtype: str, error: float) -> None:
+    """The planner's prices are those of the certificate: never below it, and not far above."""
+    target = FixedMemory(lags, formula=f"m{len(lags)}")
+    planned = _planned(target, kind, None, None, dtype, error)
+    built = build(target, bank=kind, dtype=dtype, error=error)
+    certificate = verify(built.network, target, kind, "spline")
+    assert certificate.verdict is Verdict.HOLDS and tuple(shift for shift, _ in planned) == built.shifts
+    promised = upper(_chain_error(Layout(target), planned, dtype))
+    assert 0.9 * promised <= certificate.certified <= promised <= error
+    assert len(built.shifts) * certificate.sizes["heads"] >= lags[-1]
+
+
+def test_more_heads_make_fewer_layers() -> None:
+    """Balanced against minimal banks on one target, and a cap on the heads."""
+    target = FixedMemory((8,))
+    layers = [len(build(target, bank=kind, dtype="float64", error=1e-3, heads=most).shifts) for kind, most in CAPS]
+    assert layers[0] > layers[2] and layers[1] >= layers[2]
+    capped = build(target, bank="balanced", dtype="float64", error=1e-3, heads=3).network
+    assert capped.sizes()["heads"] <= 3
+
+
+CAPS = (("minimal", None), ("balanced", 3), ("balanced", None))
+
+
+def test_a_fast_head_replaces_the_residual() -> None:
+    """Restoration multiplies residual weights by the plateau's rounding; with a head instead a finer alphabet is reached."""
+    bank = HeadBank("lin", (fmpq(1),), (2,), ((fmpq(3),),), (fmpq(500),))
+    fast_bank = quickened(bank)
+    assert fast_bank.residuals == (0,) and fast_bank.weights == ((3, 500),) and fast_bank.heads == 2
+    stairs = Plateaus(LETTERS)
+    slow, quick = (upper(shift_errors(b, "float32", stairs)[0]) for b in (bank, fast_bank))
+    plain, plain_quick = (upper(shift_errors(b, "float32", None)[0]) for b in (bank, fast_bank))
+    assert quick < slow and abs(plain_quick - plain) < 1e-3
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.integers(1, 4))

@@ -61,6 +61,8 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         faults.append(f"the card claims the verdict {chain.get('verdict')!r}, the weights give {found['verdict']!r}")
     if sizes != certificate.sizes:
         faults.append(f"the card claims sizes {sizes}, the weights have {certificate.sizes}")
+    if card.get("plan") != certificate.details.get("plan"):
+        faults.append("the card's plan is not what the weights do")
     if card.get("theorem") != certificate.theorem:
         faults.append(f"the card names {card.get('theorem')}, these weights belong to {certificate.theorem}")
     return faults
@@ -90,6 +92,8 @@ def card_of(built: fixed.Construction | chain.Construction | adaptive.Constructi
         "seeds": {"barron": built.seed, "draws": built.draws},
         "versions": {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")},
     }
+    if isinstance(built, chain.Construction):
+        card["plan"] = certificate.details["plan"]
     if isinstance(built, adaptive.Construction):
         layers = "deep" if built.deep else "auto"
         card |= {"attention": built.attention, "encode": built.encode, "rounding": built.rounding, "layers": layers}

@@ -57,7 +57,7 @@ STATEMENT = {
     "log": "a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1)",
 }
 BANKS = ("minimal", "balanced")
-OBJECTIVE = "fewest layers, then fewest heads in all"
+OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
 MAX_DEPTH = 4096
 """Layers we build: a lag of a few thousand tokens, one at a time."""
 MAX_COMBINATIONS = 1024
