@@ -13,9 +13,10 @@ where plateau(r) = v_1 + Σ_j (v_{j+1} − v_j)(relu(k r − k λ_j) − relu(k 
 last feed-forward network of a linear chain is the read-out f. A restored network ends with a layer without attention that sums the table
 of f: coefficients (mixed differences) times relu(1 − Σ_{j∈J} w_j).
 
-The planner minimises the layers, then the heads in all, over chains of the shifts and banks on offer; a shift costs log(1 + e + f), its
-certified extraction error and the rounding of one layer, and the costs of a chain add up to at most log(1 + error). Costs are rounded up
-to a grid, so a plan never promises too much. Restored shifts only have to fit into the room that the plateau leaves.
+The planner minimises the layers, then the heads in all, over chains of the shifts and banks on offer (`MANY_HEADS`, `MORE_HEADS`); a
+shift costs log(1 + e + f), its certified extraction error and the rounding of one layer, and the costs of a chain add up to at most log(1
++ error). Costs are rounded up to a grid, so a plan never promises too much. Restored shifts only have to fit into the room that the
+plateau leaves.
 """
 
 import math
@@ -49,8 +50,10 @@ LINEAR_MOVE = 3
 """Rounding of source += carrier − source in units of u: one rounded sum of size 2, and the residual addition."""
 RAMP_SHARE = fmpq(1, 4)
 """The part of the smallest gap that a plateau's ramp takes at most: 3/8 of the gap is left on either side as room for errors."""
+MANY_HEADS = 4
+"""Balanced banks with 2τ + 4 heads are within a few per cent of the best for the shift τ: they decide how few layers there can be."""
 MORE_HEADS = (0, 1, 2, 3, 4, 6, 8, 12)
-"""Balanced banks on offer have this many heads more than the shift: further heads only cancel the tail."""
+"""The shifts of such a plan are then offered with τ + this many heads as well, as far as that is fewer."""
 MAX_STATES = 1 << 22
 """Lags times cells of the budget in the planner's table: L layers lose at most L cells to rounding up."""
 SECOND_ORDER = 1 + arb(2) ** -10
@@ -304,21 +307,28 @@ def _bank(kind: str, lags: tuple[int, ...], heads: int, dtype: str, plateaus: Pl
 def _options(
     kind: str, dtype: str, shifts: Sequence[int], most: int | None, limit: float, plateaus: Plateaus | None
 ) -> tuple[list[Option], float]:
-    """(the shifts that cost at most the limit, each with the numbers of heads on offer; the least cost of the first that does not)."""
+    """(shifts that cost at most the limit, in order, each with its best bank; the cost of the first that does not)."""
     found: list[Option] = []
     for shift in shifts:
-        offers: list[Option] = []
-        for more in MORE_HEADS if kind == "balanced" else MORE_HEADS[:1]:
-            if most is not None and shift + more > most:
-                break
-            offers.append(Option(shift, *_bank(kind, (shift,), shift + more, dtype, plateaus)))
-            if len(offers) > 1 and offers[-1].cost > offers[-2].cost:
-                break
-        fitting = [offer for offer in offers if offer.cost <= limit]
-        if not fitting:
-            return found, min((offer.cost for offer in offers), default=math.inf)
-        found += fitting
+        heads = shift if kind == "minimal" else 2 * shift + MANY_HEADS
+        if most is not None and most < shift:
+            break
+        option = Option(shift, *_bank(kind, (shift,), heads if most is None else min(heads, most), dtype, plateaus))
+        if option.cost > limit:
+            return found, option.cost
+        found.append(option)
     return found, math.inf
+
+
+def _thrifty(options: Sequence[Option], shifts: set[int], dtype: str, limit: float, plateaus: Plateaus | None) -> list[Option]:
+    """The same shifts with fewer heads, for balanced banks."""
+    found = []
+    for option in options:
+        for more in MORE_HEADS if option.shift in shifts else ():
+            if option.shift + more < option.bank.heads:
+                thrifty = Option(option.shift, *_bank("balanced", (option.shift,), option.shift + more, dtype, plateaus))
+                found += [thrifty] if thrifty.cost <= limit else []
+    return found
 
 
 def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | None, dtype: str, error: float | None) -> Chain:
@@ -333,6 +343,8 @@ def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | Non
     assert limit is not None
     shifts = range(1, lag + 1) if depth is None else sorted({lag // depth, -(-lag // depth)})
     options, least = _options(bank, dtype, shifts, heads, limit, plateaus)
+    first = plan(options, lag, error, depth) if bank == "balanced" else None
+    options += _thrifty(options, {option.shift for option in first or ()}, dtype, limit, plateaus)
     for share in (1.0, 0.75, 0.5, 0.25):
         found = plan(options, lag, None if error is None else share * error, depth)
         if found is None or len(found) > MAX_DEPTH:
@@ -406,7 +418,7 @@ def plan(options: Sequence[Option], lag: int, budget: float | None, depth: int |
         index = int(taken[reached, left])
         chain.append(options[index])
         reached, left = reached - options[index].shift, left - spent[index]
-    return chain
+    return sorted(chain, key=lambda option: (-option.shift, option.bank.heads))
 
 
 def _of_depth(options: Sequence[Option], spent: Sequence[int], lag: int, cells: int, depth: int) -> list[Option] | None:
