@@ -397,7 +397,7 @@ def build() -> None:
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
 @click.option("--bank", type=FIXED_BANK, default="minimal", show_default=True)
-@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--heads", type=int, help="Heads in all; with --depth the most in a layer.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
 @click.option("--ffn", type=FFN, default="spline", show_default=True)
 @click.option("--width", type=int, help="Neurons of the read-out.")
@@ -455,7 +455,12 @@ def fixed(
     if depth is not None:
         if share:
             raise InputError("--share goes with one layer; a chain of shifts always shares its heads")
-        _chain(target, rpe, bank, _depth(depth), heads, error, ffn, width, dtype, seed, restore, out, as_json, quiet)
+        options: dict[str, Any] = {"bank": bank, "depth": _depth(depth), "heads": heads, "width": width, "dtype": dtype}
+        options["error"] = DEFAULT_ERROR if error is None else error
+        from analyzer.theorems.shift_chain import check_options
+
+        check_options(target, rpe, restore=restore, **options)
+        _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
         return
     if bank == "balanced":
         raise InputError("--bank balanced goes with --depth; one layer takes paper, tuned or minimal banks")
@@ -494,28 +499,8 @@ def _letters(text: str) -> tuple[Any, ...]:
     return tuple(-rational(size) if negative else rational(size) for negative, size in signed)
 
 
-def _chain(
-    target: Any,
-    rpe: str,
-    bank: str,
-    depth: int | None,
-    heads: int | None,
-    error: float | None,
-    ffn: str,
-    width: int | None,
-    dtype: str,
-    seed: int,
-    restore: bool,
-    out: Path,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+def _chain(target: Any, options: dict[str, Any], out: Path, as_json: bool, quiet: bool) -> None:
     """Plan, build and certify a chain of shifts."""
-    from analyzer.theorems.shift_chain import check_options
-    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
-
-    asked = DEFAULT_ERROR if error is None else error
-    check_options(target, rpe, bank, depth, heads, asked, dtype, restore, width)
     from constructions.card import check_output
 
     check_output(out)
@@ -524,9 +509,9 @@ def _chain(
     from verify.shift_chain import verify as certify
 
     with progress("planning, building and certifying", quiet or as_json):
-        built = build_chain(target, bank=bank, depth=depth, heads=heads, error=asked, ffn=ffn, width=width, dtype=dtype, seed=seed)
-        certificate = certify(built.network, target, bank, ffn)
-    _finish(built, certificate, asked, out, as_json)
+        built = build_chain(target, **options)
+        certificate = certify(built.network, target, built.bank, built.ffn)
+    _finish(built, certificate, options["error"], out, as_json)
 
 
 def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_json: bool, keep_violated: bool = False) -> None:

@@ -31,14 +31,13 @@ from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import to_grid, upper, working_precision
-from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.relu_error import Neuron
 from analyzer.targets import FixedMemory
-from analyzer.theorems.shift_chain import MAX_DEPTH, check_options, composed, readout_variables
+from analyzer.theorems.shift_chain import MAX_DEPTH, check_options, composed, least_heads, readout_variables
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from constructions import banks as bank_of
-from constructions import feedforward
+from constructions import feedforward, thm_3_1
 from constructions.balanced import balanced_bank
 from constructions.banks import HeadBank
 from constructions.fused import FusedLayer, fuse_layer
@@ -158,15 +157,9 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Construction:
-    """A network built for a target, and what it was built from."""
+class Construction(thm_3_1.Construction):
+    """A chain built for a target, and what it was built from."""
 
-    target: FixedMemory
-    bank: str
-    ffn: str
-    network: Transformer
-    seed: int
-    draws: int
     shifts: tuple[int, ...]
 
 
@@ -195,13 +188,9 @@ def build(
     if not all(lip < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     share = min(1.0, budget, (budget / 2 if curved else budget) / max(sum(lipschitz), 2.0**-40))
-    chain = _exact_chain(target, depth, share) if dtype == "exact" else _planned(target, bank, depth, heads, dtype, share)
+    chain = _exact_chain(target, depth, heads, share) if dtype == "exact" else _planned(target, bank, depth, heads, dtype, share)
     radii = [arb(1)] * target.dim + [arb(1 + share)] * (target.readout.coordinates - target.dim)
-    plan = plan_feedforward(ffn, target.readout, radii, width, budget / 2)
-    if ffn == "spline":
-        neurons, draws = feedforward.spline(target.readout, plan, radii), 1
-    else:
-        neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
+    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, budget / 2, seed)
     network = _assemble(target, chain, neurons)
     return Construction(target, bank, ffn, round_network(network, dtype), seed, draws, tuple(s for s, _ in chain))
 
@@ -209,9 +198,9 @@ def build(
 Chain = list[tuple[int, HeadBank]]
 
 
-def _exact_chain(target: FixedMemory, depth: int | None, error: float) -> Chain:
-    """Shifts as equal as can be, in one layer unless told otherwise; e_l = (1 + error)^{1/L} − 1 in each."""
-    layers, layout = depth or 1, Layout(target)
+def _exact_chain(target: FixedMemory, depth: int | None, heads: int | None, error: float) -> Chain:
+    """Shifts as equal as can be, in as few layers as the heads allow unless told otherwise; e_l = (1 + error)^{1/L} − 1 in each."""
+    layers, layout = depth or (1 if heads is None else least_heads(target.lags[-1], heads)), Layout(target)
     each = math.expm1(math.log1p(error) / layers) * (1 - 2.0**-20)
     known: dict[tuple[int, ...], HeadBank] = {}
     chain, before = [], 0

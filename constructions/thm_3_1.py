@@ -19,7 +19,6 @@ from flint import arb, fmpq
 from analyzer.errors import Refusal
 from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
-from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
@@ -79,11 +78,7 @@ def build(
     head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
     network = _assemble(target, head_banks, _placeholder(target))
     radii = _box(target, _delivered(target, network, head_banks, dtype)) if curved else box
-    plan = plan_feedforward(ffn, target.readout, radii, width, budget / 2)
-    if ffn == "spline":
-        neurons, draws = feedforward.spline(target.readout, plan, radii), 1
-    else:
-        neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
+    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, budget / 2, seed)
     network = _assemble(target, head_banks, feedforward.as_network(neurons))
     return Construction(target, bank, ffn, round_network(network, dtype), seed, draws)
 

@@ -23,8 +23,19 @@ from constructions.execute import run
 from constructions.feedforward import as_network
 from constructions.fused import linear_map, stream_kernels
 from constructions.shift_chain import (
-    Construction, Layout, Option, Plateaus, _assemble, _chain_error, _planned, build, mixed_differences, plan, quickened, shift_errors,
-)  # fmt: skip
+    Construction,
+    Layout,
+    Option,
+    Plateaus,
+    _assemble,
+    _chain_error,
+    _planned,
+    build,
+    mixed_differences,
+    plan,
+    quickened,
+    shift_errors,
+)
 from constructions.thm_3_1 import round_network
 from constructions.transformer import FeedForward, Transformer, to_exact
 from tests.conftest import random_network
@@ -356,8 +367,8 @@ RESTORED_SABOTAGE = {
     "a head's weight": (1, "attention", "output", scale((0, 4, 0), 1.5)),
     "a plateau's bias": (1, "feedforward", "bias", scale(1, 0.5)),
     "a plateau's height": (1, "feedforward", "outer", scale((3, 1), 1.01)),
-    "a digit's bias": (1, "feedforward", "bias", scale(-1, 8.0)),
-    "a digit's weight": (1, "feedforward", "outer", scale((6, -1), 0.5)),
+    "a digit's bias": (0, "feedforward", "bias", scale(7, 8.0)),
+    "a digit's weight": (0, "feedforward", "outer", scale((6, 7), 0.5)),
     "the table": (-1, "feedforward", "outer", scale((0, 0), 1 + 2.0**-20)),
     "the table's neurons": (-1, "feedforward", "bias", put(0, 0.75)),
     "attention at the end": (-1, "attention", "output", put((0, 2, 0), 0.5)),

@@ -8,7 +8,6 @@ from typing import Any
 from analyzer.errors import InputError
 from analyzer.targets import adaptive_target, fixed_target
 from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4
-from constructions import shift_chain as chain
 from constructions import thm_3_1 as fixed
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import Bundle
@@ -80,7 +79,7 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def card_of(built: fixed.Construction | chain.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
+def card_of(built: fixed.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
     card: dict[str, Any] = {
         "theorem": certificate.theorem,
@@ -92,7 +91,7 @@ def card_of(built: fixed.Construction | chain.Construction | adaptive.Constructi
         "seeds": {"barron": built.seed, "draws": built.draws},
         "versions": {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")},
     }
-    if isinstance(built, chain.Construction):
+    if "plan" in certificate.details:
         card["plan"] = certificate.details["plan"]
     if isinstance(built, adaptive.Construction):
         layers = "deep" if built.deep else "auto"

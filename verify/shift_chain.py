@@ -89,6 +89,28 @@ class Step:
         return self.carrier or max(self.memories.values(), key=lambda d: d.shift)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a layer finds: the stream as a multiple of the value, the rounding of its rows (None: exact) and of the source. In restored
+    chains also how far letters are off, and a bound of the constant state before the array (None: it is 0)."""
+
+    found: np.ndarray
+    noise: dict[int, arb] | None
+    moved: arb = field(default_factory=lambda: arb(0))
+    letter_error: arb = field(default_factory=lambda: arb(0))
+    past: arb | None = None
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """A staircase: how far the values given to it are off and the room for that; how far its letters are off and what storage explains."""
+
+    off: arb
+    room: fmpq
+    uneven: arb
+    storage: arb
+
+
 @dataclass
 class _Reader:
     """Reads layers, equal ones once."""
@@ -180,28 +202,19 @@ def _check_heads(attention: Attention, layout: Layout, writable: set[int]) -> No
 
 
 def _deliver(
-    reader: _Reader,
-    attention: Attention,
-    fused: FusedLayer,
-    row: int,
-    lag: int | None,
-    given: Sequence[Rounded] | None,
-    size: arb,
-    past: arb | None,
+    reader: _Reader, attention: Attention, fused: FusedLayer, row: int, lag: int | None, size: arb, stream: Sequence[Rounded], given: Given
 ) -> Delivery:
     """What a layer does to one row: `lag` is wanted of it, or read off the kernel if None; values of the source are of the given size."""
     unit = [fmpq(int(j == row)) for j in range(reader.layout.width)]
     column = row % reader.layout.dim
     if lag is None:
         lag = _peak(fused, unit, column)
-    norm = l1_norm(fused.kernel(unit, column)).most
     error = l1_norm(fused.kernel(unit, column, {lag: fmpq(1)})).most
-    norm = norm.min((1 + error).upper())
+    norm = l1_norm(fused.kernel(unit, column)).most.min((1 + error).upper())
     promised = _promised(reader, fused, row, column, lag)
     fresh = arb(0)
-    if given is not None:
-        result = attended(Arithmetic(reader.dtype), attention, fused, given, {row: norm * size}, past)[row]
-        fresh = result.error
+    if given.noise is not None:
+        fresh = attended(Arithmetic(reader.dtype), attention, fused, stream, {row: norm * size}, given.past)[row].error
     return Delivery(lag, error, norm, promised, fresh)
 
 
@@ -252,44 +265,25 @@ def _wanted(layout: Layout, attention: Attention, found: np.ndarray, before: int
     return wanted
 
 
-def _block(deliver: Any, rows: Sequence[int], lag: int | None) -> Delivery:
-    return _worst([deliver(row, lag) for row in rows])
-
-
-def _read_heads(
-    reader: _Reader,
-    attention: Attention,
-    found: np.ndarray,
-    wanted: dict[int, int],
-    last: bool,
-    size: arb,
-    noise: dict[int, arb] | None,
-    moved: arb,
-    past: arb | None,
-) -> Step:
-    """The deliveries of one layer for source values of the given size; `noise` is the rounding of the rows found (None: exact)."""
-    layout = reader.layout
-    carrier = [] if last else list(layout.carrier)
-    memories = {k: list(layout.memory(k)) for k in wanted}
-    writable = {*carrier, *(row for rows in memories.values() for row in rows)}
+def _read_heads(reader: _Reader, attention: Attention, given: Given, wanted: dict[int, int], last: bool, size: arb) -> Step:
+    """The deliveries of one layer for source values of the given size."""
+    layout, found = reader.layout, given.found
+    blocks: dict[int | None, tuple[Sequence[int], int | None]] = {k: (layout.memory(k), lag) for k, lag in wanted.items()}
+    if not last:
+        blocks[None] = layout.carrier, None
+    writable = {row for rows, _ in blocks.values() for row in rows}
     _check_heads(attention, layout, writable)
     fused = fuse_layer(attention, found, zeros(layout.width))
-    given = None
-    if noise is not None:
-        given = [Rounded(size, arb(0))] * layout.width
-        for row in writable:
-            given[row] = Rounded(size * abs(arb(found[row, row % layout.dim])), noise.get(row, arb(0)))
-
-    def deliver(row: int, lag: int | None) -> Delivery:
-        return _deliver(reader, attention, fused, row, lag, given, size, past)
-
+    stream = [Rounded(size, arb(0))] * layout.width
+    for row in writable:
+        stream[row] = Rounded(size * abs(arb(found[row, row % layout.dim])), (given.noise or {}).get(row, arb(0)))
     with working_precision(fused.bits):
-        return Step(
-            len(attention.rpe),
-            None if last else _block(deliver, carrier, None),
-            {k: _block(deliver, rows, wanted[k]) for k, rows in memories.items()},
-            moved,
-        )
+        delivered = {
+            k: _worst([_deliver(reader, attention, fused, row, lag, size, stream, given) for row in rows])
+            for k, (rows, lag) in blocks.items()
+        }
+    carrier = delivered.pop(None, None)
+    return Step(len(attention.rpe), carrier, {k: d for k, d in delivered.items() if k is not None}, given.moved)
 
 
 def _first_noise(network: Transformer, layout: Layout, size: arb) -> dict[int, arb] | None:
@@ -309,21 +303,21 @@ SLIGHTLY = 1 + arb(2) ** -10
 def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
     """The chain of a network without restoration."""
     target, layout = reader.target, reader.layout
-    found, noise, moved = to_exact(network.embedding), _first_noise(network, layout, arb(1)), arb(0)
+    given = Given(to_exact(network.embedding), _first_noise(network, layout, arb(1)))
     steps: list[Step] = []
     before, exact_error, promise, rounding, size = 0, arb(0), arb(0), arb(0), arb(1)
     memories: dict[int, tuple[arb, arb, arb]] = {}  # exact error, promise, rounding
     previous: tuple[Any, ...] = ()
     for index, layer in enumerate(network.layers):
         last = index == len(network.layers) - 1
-        wanted = _wanted(layout, layer.attention, found, before, list(memories))
-        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(found.flat), last)
+        wanted = _wanted(layout, layer.attention, given.found, before, list(memories))
+        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(given.found.flat), last)
         if key not in reader.known:
-            step = _read_heads(reader, layer.attention, found, wanted, last, arb(1), noise, moved, None)
+            step = _read_heads(reader, layer.attention, given, wanted, last, arb(1))
             reader.known[key] = step, None if last else _linear_move(reader, layer.feedforward, [*memories, *wanted])
         step, then = reader.known[key]
         steps.append(step)
-        source = size * (1 + moved)
+        moved, source = given.moved, size * (1 + given.moved)
         for k, delivery in step.memories.items():
             composed = [theorem.composed(pair) for pair in ([exact_error, delivery.error], [promise, delivery.promised])]
             memories[k] = (*composed, delivery.norm * (rounding + moved * size) + delivery.fresh * source)
@@ -333,7 +327,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
             rounding = here.norm * (rounding + moved * size) + here.fresh * source
             exact_error, promise = theorem.composed([exact_error, here.error]), theorem.composed([promise, here.promised])
             size = size.max((1 + exact_error + rounding).upper())
-            found, noise, moved = then
+            given = then
         previous = _key(layer)
     if set(memories) != set(range(1, len(target.lags) + 1)):
         raise InputError("a memory is never delivered: not a chain of shifts for this target")
@@ -346,8 +340,8 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
     return {"steps": steps, **_read_out(network, reader, ffn, steps, [memories[k] for k in sorted(memories)])}
 
 
-def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> tuple[np.ndarray, dict[int, arb] | None, arb]:
-    """(what the next layer finds, rounding of it per unit of size, rounding of the source) for an inner feed-forward network."""
+def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> Given:
+    """What an inner feed-forward network leaves to the next layer, roundings per unit of size."""
     layout = reader.layout
     matrix = linear_map(ffn)
     if matrix is None or any(sorted(abs(w) for w in row if w != 0) != [1] for row in to_exact(ffn.inner)):
@@ -370,7 +364,7 @@ def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> tupl
     if (found[list(layout.source)] != _identity(layout.dim)).any():
         raise InputError("an inner feed-forward network does not put the carrier into the source: not a chain of shifts")
     if reader.dtype == "exact":
-        return found, None, arb(0)
+        return Given(found, None)
     arithmetic = Arithmetic(reader.dtype, HEADROOM)
     held = {**{j: Rounded(SLIGHTLY, arb(0)) for j in layout.source}, **{j: Rounded(arb(1), arb(0)) for j in layout.carrier}}
 
@@ -385,7 +379,7 @@ def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> tupl
     if not 1 + moved < SLIGHTLY:
         raise Refusal(f"{reader.dtype} is too coarse to move a value from carrier to source")
     noise = {j: written(j) + abs(arb(found[j, j % layout.dim])) * moved for j in allowed if j not in layout.source}
-    return found, noise, moved
+    return Given(found, noise, moved)
 
 
 def _groups(steps: Sequence[Step]) -> list[tuple[Step, int]]:
@@ -561,17 +555,6 @@ def _rows(ffn: FeedForward) -> dict[int, _Written]:
     return result
 
 
-@dataclass(frozen=True)
-class _Move:
-    """A feed-forward network that restores: what the next layer finds, with which noise, and how good its letters are."""
-
-    found: np.ndarray
-    noise: dict[int, arb]
-    moved: arb
-    letter_error: arb
-    room: fmpq
-
-
 def _restored(network: Transformer, reader: _Reader) -> dict[str, Any]:
     """The chain of a network whose values are reset to letters."""
     target, layout = reader.target, reader.layout
@@ -579,58 +562,45 @@ def _restored(network: Transformer, reader: _Reader) -> dict[str, Any]:
     assert letters is not None
     if network.dtype == "exact" or len(network.layers) < 2:
         raise InputError("a restored chain of shifts is a float network of two layers at least")
+    if any(to_exact(to_float(np.array(letters, dtype=object), reader.dtype)) != np.array(letters, dtype=object)):
+        raise InputError(f"{reader.dtype} cannot hold the letters of this target exactly")
     size = arb(max(abs(letters[0]), abs(letters[-1]))) * SLIGHTLY
     steps: list[Step] = []
-    offs: list[arb] = []
-    moves: list[_Move | None] = []
-    found, noise, moved, letter_error, past = to_exact(network.embedding), _first_noise(network, layout, size), arb(0), arb(0), arb(0)
+    restorations: list[tuple[int, Restoration]] = []
+    given = Given(to_exact(network.embedding), _first_noise(network, layout, size))
     before, previous = 0, ()
-    sure: set[int] = set(range(0))  # digits that are exactly 0 or at least 1
+    sure: set[int] = set()  # digits that are exactly 0 or at least 1
     done: list[int] = []
     for index, layer in enumerate(network.layers[:-1]):
         last = index == len(network.layers) - 2
-        wanted = _wanted(layout, layer.attention, found, before, done)
-        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(found.flat), last, index == 0)
-        if key not in reader.known:
-            reader.known[key] = _read_restoring(
-                reader, layer, found, wanted, last, size, noise, moved, letter_error, past if index else None, [*done, *wanted], index == 0
-            )
-        step, off, move, digits = reader.known[key]
+        wanted = _wanted(layout, layer.attention, given.found, before, done)
         done += list(wanted)
+        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(given.found.flat), last, index == 0)
+        if key not in reader.known:
+            reader.known[key] = _read_restoring(reader, layer, given, wanted, last, size, done, index == 0)
+        step, then, restoration, digits = reader.known[key]
         sure |= digits
         steps.append(step)
-        offs.append(off)
-        moves.append(move)
         before += step.longest.shift
-        if move is not None:
-            found, noise, moved, letter_error, past = move.found, move.noise, move.moved, move.letter_error, size
+        if then is not None:
+            restorations.append((step.longest.shift, restoration))
+            given = then
         previous = _key(layer)
     if set(done) != set(range(1, len(target.lags) + 1)):
         raise InputError("a memory is never delivered: not a chain of shifts for this target")
-    return {"steps": steps, **_table_certificate(network, reader, steps, offs, moves, sure)}
+    return {"steps": steps, **_table_certificate(network, reader, steps, restorations, sure)}
 
 
 def _read_restoring(
-    reader: _Reader,
-    layer: Layer,
-    found: np.ndarray,
-    wanted: dict[int, int],
-    last: bool,
-    size: arb,
-    noise: dict[int, arb] | None,
-    moved: arb,
-    letter_error: arb,
-    past: arb | None,
-    done: Sequence[int],
-    first: bool,
-) -> tuple[Step, arb, _Move | None, set[int]]:
-    """(the step, how far its letters are off at most, what follows, digits that are sure) of one layer."""
+    reader: _Reader, layer: Layer, given: Given, wanted: dict[int, int], last: bool, size: arb, done: Sequence[int], first: bool
+) -> tuple[Step, Given | None, Restoration | None, set[int]]:
+    """(the step, what the next layer finds, how it was restored, digits that are sure) of one layer."""
     layout = reader.layout
-    step = _read_heads(reader, layer.attention, found, wanted, last, size, noise, moved, past)
+    step = _read_heads(reader, layer.attention, given, wanted, last, size)
     with working_precision(FFN_BITS):
 
         def off(delivery: Delivery) -> arb:
-            return size * delivery.error + letter_error + delivery.fresh
+            return size * delivery.error + given.letter_error + delivery.fresh
 
         written = _rows(layer.feedforward)
         places = {row: arb(0) for row in layout.memory(0)} if first else {}
@@ -640,21 +610,21 @@ def _read_restoring(
         if step.carrier is None:
             if rest:
                 raise InputError("the last shift of a restored chain is followed by more than digits")
-            return step, maximum([off(d) for d in step.memories.values()]), None, sure
+            return step, None, None, sure
         worst = off(step.carrier).max(step.carrier.norm * size + step.carrier.fresh - size)
-        if past is not None:
-            worst = worst.max(_past_reach(reader, layer.attention, found, size, noise or {}) - size)
-        return step, worst, _restoring_move(reader, rest, done, size), sure
+        if given.past is not None:
+            worst = worst.max(_past_reach(reader, layer.attention, given, size) - size)
+        return step, *_restoring_move(reader, rest, done, size, worst), sure
 
 
-def _past_reach(reader: _Reader, attention: Attention, found: np.ndarray, size: arb, noise: dict[int, arb]) -> arb:
+def _past_reach(reader: _Reader, attention: Attention, given: Given, size: arb) -> arb:
     """Bound of the carrier at the positions before the array, where attention returns Σ_h a_h times the constant state."""
     arithmetic, output, reach = Arithmetic(reader.dtype), to_exact(attention.output), arb(0)
     for i, row in enumerate(reader.layout.carrier):
         weights = [fmpq(w) for w in output[:, row, i]]
-        total = abs(arb(found[row, i] + sum(weights, fmpq(0)))) * size
+        total = abs(arb(given.found[row, i] + sum(weights, fmpq(0)))) * size
         heads = arithmetic.dot(weights, [Rounded(size, arb(0))] * len(weights))
-        reach = reach.max(total + arithmetic.plus(Rounded(arb(0), noise.get(row, arb(0))), heads, total).error)
+        reach = reach.max(total + arithmetic.plus(Rounded(arb(0), (given.noise or {}).get(row, arb(0))), heads, total).error)
     return reach.upper()
 
 
@@ -681,8 +651,12 @@ def _digits(reader: _Reader, written: dict[int, _Written], places: dict[int, arb
     return sure, rows
 
 
-def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequence[int], size: arb) -> _Move:
-    """Read the staircases of source, carrier and memories to come; carriers exceed `size` by the room at most, which is checked."""
+def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequence[int], size: arb, off: arb) -> tuple[Given, Restoration]:
+    """Read the staircases of source, carrier and memories to come; carriers are `off` by so much.
+
+    Roundings are those of carriers that exceed `size` by the room at most, which is checked. Storing a staircase may move its letters by u
+    for every outer weight times 1 + |bias| of its neuron.
+    """
     layout, letters, arithmetic = reader.layout, reader.target.alphabet, Arithmetic(reader.dtype)
     assert letters is not None
     coming = [j for k in range(1, len(layout.target.lags) + 1) if k not in done for j in layout.memory(k)]
@@ -704,12 +678,14 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
         columns.append(stairs)
     room = min(stair.room(letter) for stairs in columns for stair in stairs.values() for letter in letters)
     found, noise = zeros(layout.width, layout.dim), dict[int, arb]()
-    moved, letter_error = arb(0), arb(0)
+    moved, uneven, storage_budget = arb(0), arb(0), arb(0)
     for i, (source, carrier) in enumerate(zip(layout.source, layout.carrier, strict=True)):
         stairs, values = columns[i], columns[i][source]
         knots = sorted({kink for stair in stairs.values() for kink in stair.kinks})
         rounded = {row: _stair_rounding(arithmetic, written.get(row), row, source, carrier, size, size + arb(room)) for row in stairs}
-        letter_error = letter_error.max(maximum([abs(arb(values(v) - v)) for v in letters]) + rounded[source])
+        uneven = uneven.max(maximum([abs(arb(values(v) - v)) for v in letters]))
+        explained = sum((abs(a) * (1 + abs(b)) for _, b, a in values.neurons), abs(values.constant))
+        storage_budget = storage_budget.max(2 * arithmetic.unit * arb(explained))
         moved = moved.max(rounded[source])
         if not maximum([abs(arb(v)) for v in values.extremes()]) + moved < size:
             raise Refusal(f"{reader.dtype} is too coarse to restore these letters")
@@ -720,9 +696,9 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
                 continue
             c = (stair(letters[-1]) - stair(letters[0])) / span
             found[row, i] = c
-            uneven = maximum([abs(arb(stair(r) - c * values(r))) for r in knots])
-            noise[row] = uneven + rounded[row] + abs(arb(c)) * rounded[source]
-    return _Move(found, noise, moved, letter_error, room)
+            mismatch = maximum([abs(arb(stair(r) - c * values(r))) for r in knots])
+            noise[row] = mismatch + rounded[row] + abs(arb(c)) * rounded[source]
+    return Given(found, noise, moved, uneven + moved, size), Restoration(off, room, uneven, storage_budget)
 
 
 def _stair_rounding(arithmetic: Arithmetic, entry: _Written | None, row: int, source: int, carrier: int, size: arb, reach: arb) -> arb:
@@ -743,19 +719,21 @@ def _stair_rounding(arithmetic: Arithmetic, entry: _Written | None, row: int, so
 
 
 def _table_certificate(
-    network: Transformer, reader: _Reader, steps: list[Step], offs: list[arb], moves: list[_Move | None], sure: set[int]
+    network: Transformer, reader: _Reader, steps: list[Step], restorations: list[tuple[int, Restoration]], sure: set[int]
 ) -> dict[str, Any]:
     """Restoration layer by layer, and the table that ends the chain."""
     target, dtype = reader.target, reader.dtype
     with working_precision(FFN_BITS):
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
         parts = _shift_parts(steps)
-        for step, off, move in zip(steps, offs, moves, strict=True):
-            if move is not None:
-                here = {"shift": step.longest.shift, "error": upper(off), "room": lower(arb(move.room))}
-                groups.setdefault(tuple(here.values()), {**here, "margin": lower(arb(move.room) - off), "layers": 0})["layers"] += 1
+        for shift, stairs in restorations:
+            here = {"shift": shift, "error": upper(stairs.off), "room": lower(arb(stairs.room))}
+            groups.setdefault(tuple(here.values()), {**here, "margin": lower(arb(stairs.room) - stairs.off), "layers": 0})["layers"] += 1
         for group in groups.values():
             parts.append(Part(f"restoration after shift {group['shift']} ×{group['layers']}", group["error"], group["room"]))
+        if restorations:
+            worst = max((stairs for _, stairs in restorations), key=lambda stairs: upper(stairs.uneven - stairs.storage))
+            parts.append(Part("plateaus at the letters", upper(worst.uneven), upper(worst.storage)))
         holds = all(group["margin"] > 0 for group in groups.values())
         certified, promised, rounding = _table(network.layers[-1], reader, sure)
         if not holds:
