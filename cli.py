@@ -19,6 +19,11 @@ RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
 FIXED_BANK = click.Choice(["paper", "tuned", "minimal", "balanced"])
 FFN = click.Choice(["spline", "barron"])
+DTYPE_BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
+"""B of the unit roundoff 2^-B."""
+ARITHMETIC = click.Choice(list(DTYPE_BITS))
+MAX_LIMIT_HEADS = 64
+"""Heads of a bank that `limits lag` looks for; with more the optimum over any number is as good."""
 MAX_BOUND_HEADS = 10**8
 """More heads than any model has: a larger number is taken for a mistake."""
 MAX_TOKENS = 1 << 24
@@ -654,6 +659,183 @@ def dp_free(error: float, as_json: bool) -> None:
         show_dp_free(result)
 
 
+@limits.command("lag")
+@click.option("--rpe", type=click.Choice(["lin", "log", "mixed"]), default="lin", show_default=True, help="Heads of one type, or of both.")
+@click.option("--lag", type=int, help="How many tokens back.")
+@click.option("--heads", type=int, help="At most so many heads (lin, log).  [default: any number]")
+@click.option("--dtype", type=ARITHMETIC, help="The arithmetic in which weights are stored.")
+@click.option("--bits", help="The same by unit roundoff 2^-B; with --horizon also a range such as 8-64.")
+@click.option("--horizon", "wants_horizon", is_flag=True, help="The largest lag with an error below 1/2; all dtypes unless one is given.")
+@click.option("--certificate", type=click.Path(path_type=Path), help="Write bank and dual sequence to a file that `verify` re-checks.")
+@click.option("--figure", type=click.Path(path_type=Path), help="With --horizon: error against lag as a PNG file.")
+@_json
+@_quiet
+def limits_lag(
+    rpe: Any,
+    lag: int | None,
+    heads: int | None,
+    dtype: str | None,
+    bits: str | None,
+    wants_horizon: bool,
+    certificate: Path | None,
+    figure: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Lags: how many heads one needs, and the least error that an arithmetic allows, over all decays."""
+    if dtype is not None and bits is not None:
+        raise InputError("give --dtype or --bits, not both")
+    units = _units(dtype, bits)
+    from verify.certificate_files import check_place
+
+    for place in (certificate, figure):
+        if place is not None:
+            check_place(place)
+    if wants_horizon:
+        if lag is not None or heads is not None or certificate is not None:
+            raise InputError("--horizon looks for the lag itself; --lag, --heads and --certificate do not go with it")
+        _limits_horizon(rpe, units, figure, as_json, quiet)
+        return
+    if lag is None:
+        raise InputError("give --lag, or --horizon")
+    if figure is not None or len(units) > 1 and bits is not None:
+        raise InputError("--figure and a range of bits go with --horizon")
+    _limits_one_lag(rpe, lag, heads, units if dtype or bits else {}, certificate, as_json, quiet)
+
+
+def _units(dtype: str | None, bits: str | None) -> dict[str, int]:
+    """Names of arithmetics → bits B of the unit roundoff 2^-B."""
+    from verify.limits import LEAST_BITS, MAX_BITS
+
+    if bits is None:
+        return {name: size for name, size in DTYPE_BITS.items() if dtype in (None, name)}
+    if re.fullmatch("[0-9]{1,4}(-[0-9]{1,4})?", bits) is None:
+        raise InputError(f"--bits {bits[:20]!r} is neither a number such as 24 nor a range such as 8-64")
+    ends = [int(part) for part in bits.split("-")]
+    if not LEAST_BITS <= ends[0] <= ends[-1] <= MAX_BITS:
+        raise InputError(f"--bits {bits} is out of range; give {LEAST_BITS} to {MAX_BITS}")
+    return {str(size): size for size in range(ends[0], ends[-1] + 1)}
+
+
+def _limits_one_lag(
+    rpe: Any, lag: int, heads: int | None, units: dict[str, int], certificate: Path | None, as_json: bool, quiet: bool
+) -> None:
+    from analyzer.theorems.lag_law import lag_law
+    from verify.limits import check_lag, describe_pair, lag_limit
+
+    check_lag(lag)
+    _checked_heads(heads, MAX_LIMIT_HEADS)
+    law = lag_law(rpe, (lag,))
+    result: dict[str, Any] = {"rpe": rpe, "lag": lag, "min_heads": law.heads, "proof": law.status, "budgeted_error": None}
+    if heads is not None:
+        result["heads"] = heads
+    if certificate is not None and (not units or (heads is not None and heads < law.heads)):
+        raise InputError("a certificate needs --dtype or --bits, and as many heads as the lag law asks for")
+    for name, size in units.items():
+        from flint import fmpq
+
+        from verify.certificate_files import certificate as certificate_of
+        from verify.certificate_files import write_json
+        from verify.report import progress
+
+        with progress("solving and certifying", quiet or as_json):
+            pair = lag_limit(rpe, lag, fmpq(1, 2**size), size, heads)
+        result |= {"arithmetic": name, **describe_pair(pair)}
+        if certificate is not None:
+            write_json(certificate, certificate_of([pair], rpe, pair.unit))
+            result["certificate"] = str(certificate)
+    if as_json:
+        _emit(result)
+    else:
+        from verify.report import show_lag_limit
+
+        show_lag_limit(result)
+
+
+def _limits_horizon(rpe: Any, units: dict[str, int], figure: Path | None, as_json: bool, quiet: bool) -> None:
+    from flint import fmpq
+
+    from verify.limits import curve, describe_horizon, horizon
+    from verify.report import horizon_figure, show_horizon, steps
+
+    rows, curves = [], {}
+    with steps("looking for the horizon", quiet or as_json) as step:
+        for name, size in units.items():
+            found = horizon(rpe, fmpq(1, 2**size), size, lambda text, name=name: step(f"{name}: {text}"))  # type: ignore[misc]
+            rows.append({"arithmetic": name, "bits": size, **describe_horizon(found)})
+            if figure is not None:
+                curves[name] = curve(rpe, fmpq(1, 2**size), size, found.horizon + 2)
+    result: dict[str, Any] = {
+        "rpe": rpe,
+        "horizon": rows[0]["horizon"] if len(rows) == 1 else {r["arithmetic"]: r["horizon"] for r in rows},
+    }
+    result["rows"] = rows
+    if rpe == "lin":
+        result["rule_holds"] = all(r["horizon"] == r["rule"] for r in rows)
+        result["rule_exceptions"] = [r["bits"] for r in rows if r["horizon"] != r["rule"]]
+    if figure is not None:
+        result["curves"] = curves
+        result["figure"] = str(figure) if horizon_figure(figure, rpe, curves, {n: units[n] for n in curves}) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_horizon(result)
+
+
+@limits.command("slopes")
+@click.option("--slopes", required=True, help="Decays of a model's heads: alibi:8, or numbers such as 0.5,0.25.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--lags", "most", type=int, help="Audit the lags 1 to this one.  [default: heads + 2, at most 24]")
+@click.option("--dtype", type=ARITHMETIC, default="float32", show_default=True)
+@click.option("--certificate", type=click.Path(path_type=Path), help="Write banks and dual sequences to a file that `verify` re-checks.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Best error against lag as a PNG file.")
+@_json
+@_quiet
+def limits_slopes(
+    slopes: str, rpe: Any, most: int | None, dtype: str, certificate: Path | None, figure: Path | None, as_json: bool, quiet: bool
+) -> None:
+    """Given slopes: which lags can position-only heads with these decays resolve at all?"""
+    from flint import fmpq
+
+    from verify.certificate_files import certificate as certificate_of
+    from verify.certificate_files import check_place, write_json
+    from verify.limits import MAX_AUDITED, audit, check_lag, slopes_of
+    from verify.report import show_slopes, slopes_figure, steps
+
+    heads = slopes_of(slopes, rpe)
+    longest = min(len(heads) + 2, MAX_AUDITED) if most is None else most
+    check_lag(longest)
+    if longest > MAX_AUDITED:
+        raise InputError(f"--lags {longest} is out of range; give 1 to {MAX_AUDITED}")
+    for place in (certificate, figure):
+        if place is not None:
+            check_place(place)
+    unit = fmpq(1, 2 ** DTYPE_BITS[dtype])
+    found = []
+    with steps("auditing", quiet or as_json) as step:
+        for lag in range(1, longest + 1):
+            step(f"lag {lag} of {longest}")
+            found.append(audit(heads, lag, unit))
+    rows = [{"lag": row.lag, "lower": row.lower, "upper": row.upper, "resolved": row.upper < 0.5} for row in found]
+    result: dict[str, Any] = {
+        "slopes": slopes,
+        "rpe": rpe,
+        "dtype": dtype,
+        "heads": len(heads),
+        "decays": [float(p.p) / float(p.q) for _, p in heads],
+    }
+    result |= {"resolved": [r["lag"] for r in rows if r["resolved"]], "rows": rows}
+    if certificate is not None:
+        write_json(certificate, certificate_of(found, rpe, unit, heads))
+        result["certificate"] = str(certificate)
+    if figure is not None:
+        result["figure"] = str(figure) if slopes_figure(figure, slopes, dtype, rows) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_slopes(result)
+
+
 def _missed(asked: float, certificate: Any) -> str:
     parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
     finer = "" if certificate.dtype == "exact" else "--dtype exact or more bits, "
@@ -668,7 +850,10 @@ def _missed(asked: float, certificate: Any) -> str:
 @_json
 @_quiet
 def verify(folder: Path, as_json: bool, quiet: bool) -> None:
-    """Certify a bundle from its stored weights; exit 1 if the chain breaks."""
+    """Certify a bundle from its stored weights, or re-check a certificate file; exit 1 if the chain breaks or a claim is false."""
+    if folder.is_file():
+        _verify_file(folder, as_json)
+        return
     from constructions.card import read_files
 
     files = read_files(folder)
@@ -683,6 +868,22 @@ def verify(folder: Path, as_json: bool, quiet: bool) -> None:
     else:
         show_certificate(certificate)
     if certificate.verdict.value == "violated":
+        sys.exit(1)
+
+
+def _verify_file(path: Path, as_json: bool) -> None:
+    """Re-check a certificate of a limit."""
+    start = time.perf_counter()
+    from verify.certificate_files import check, read_json
+    from verify.report import show_checked
+
+    found = check(read_json(path))
+    result = {**found, "verdict": "violated" if found["faults"] else "holds", "seconds": time.perf_counter() - start}
+    if as_json:
+        _emit(result)
+    else:
+        show_checked(result)
+    if found["faults"]:
         sys.exit(1)
 
 

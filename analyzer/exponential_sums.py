@@ -1,13 +1,10 @@
 """Sums of exponentials with polynomial coefficients, f(q) = Σ_i P_i(q) e^{−ω_i q}: rigorous suprema on half lines.
 
 Heads seen as functions of their decay are such sums (`analyzer.theorems.budgeted_error`), and they cancel: f is of size u where its
-terms are of size 1. So f is expanded around the centre q_0 of a cell, with all its terms added up before anything is estimated, and the
-rest of the expansion is bounded by Cauchy's inequality on the disc |q − q_0| ≤ ϱ,
-
-    |f(q_0 + h) − Σ_{j<M} f_j h^j| ≤ sup_disc |f| · (r/ϱ)^M / (1 − r/ϱ),      |h| ≤ r,
-
-with the crude sup_disc |f| ≤ Σ_i |P_i|(q_0 + ϱ) e^{−ω_i (q_0 − ϱ)}. Cells grow geometrically (r = q_0/8, ϱ = q_0), so a half line costs a
-number of cells that is logarithmic in its ends; the polynomial on a cell is bounded piece by piece, bisecting where it matters.
+terms are of size 1. So on a cell |q − q_0| ≤ r every term is expanded, e^{−ω(q_0 + rt)} = e^{−ωq_0} Σ_j (−ωr)^j/j! t^j, all terms are
+added up, and only then is anything estimated. A term whose size on the cell is below a floor goes into the rest, and so does an expansion
+after J terms, with |rest| ≤ 2 e^{−ωq_0} (ωr)^J/J! once ωr ≤ (J+1)/2. Cells grow geometrically, r = q_0/8, so a half line costs a number
+of cells that is logarithmic in its ends; the polynomial on a cell is bounded piece by piece, bisecting where it matters.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,16 +12,24 @@ from dataclasses import dataclass
 
 from flint import arb, arb_poly
 
-from analyzer.exact import magnitude
-
 SHARPNESS = 2.0**-11
 """A supremum is pursued until it is known to this relative accuracy."""
 RATIO = 8
-"""ϱ/r: a term of the expansion gains three bits."""
+"""q_0/r."""
 PER_CELL = 64
 """Samples per cell, which spans a factor 9/7: a function with 10 half periods per factor e shows 12 samples in each."""
 MAX_PIECES = 200_000
 """Pieces looked at before the bound is taken as it stands: a sum that oscillates faster than this is not one of ours."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """f at centre + radius·t, |t| ≤ 1, as a polynomial in t, up to `rest`."""
+
+    centre: arb
+    radius: arb
+    polynomial: list[arb]
+    rest: arb
 
 
 @dataclass(frozen=True)
@@ -34,62 +39,45 @@ class ExponentialSum:
     frequencies: tuple[arb, ...]
     coefficients: tuple[tuple[arb, ...], ...]
 
-    def taylor(self, centre: arb, order: int) -> list[arb]:
-        """The first `order` coefficients in powers of q − centre."""
-        total = [arb(0)] * order
-        shift = arb_poly([centre, 1])
+    def cell(self, centre: arb, radius: arb, accuracy: arb) -> Cell:
+        """The sum on a cell of q ≥ 0, with a rest below the accuracy."""
+        floor = accuracy / len(self.frequencies)
+        total: list[arb] = []
+        rest = arb(0)
+        edge, near = centre + radius, (centre - radius).max(arb(0))
         for frequency, coefficients in zip(self.frequencies, self.coefficients, strict=True):
-            power, series = (-frequency * centre).exp(), []
-            for j in range(order):
-                series.append(power)
-                power = -power * frequency / (j + 1)
-            if len(coefficients) == 1:
-                scale = coefficients[0]
-                total = [t + scale * s for t, s in zip(total, series, strict=True)]
+            height = abs(_horner([abs(c) for c in coefficients], edge)).upper()
+            size = height * (-frequency * near).exp()
+            if size < floor:
+                rest += size
                 continue
-            product = (arb_poly(list(coefficients))(shift) * arb_poly(series)).coeffs()[:order]
-            for j, value in enumerate(product):
+            step, power = frequency * radius, (-frequency * centre).exp()
+            series: list[arb] = []
+            while not (2 * step <= len(series) + 1 and abs(power) * height * 2 < floor):
+                series.append(power)
+                power = -power * step / len(series)
+            rest += 2 * abs(power) * height
+            if len(coefficients) > 1:
+                series = (arb_poly(list(coefficients))(arb_poly([centre, radius])) * arb_poly(series)).coeffs()
+            else:
+                series = [coefficients[0] * term for term in series]
+            total += [arb(0)] * (len(series) - len(total))
+            for j, value in enumerate(series):
                 total[j] += value
-        return total
-
-    def crude(self, centre: arb, radius: arb) -> arb:
-        """Upper bound of |f| on the complex disc."""
-        edge, near, total = centre + radius, centre - radius, arb(0)
-        for frequency, coefficients in zip(self.frequencies, self.coefficients, strict=True):
-            height = arb(0)
-            for coefficient in reversed(coefficients):
-                height = height * edge + abs(coefficient)
-            total += height * (-frequency * near).exp()
-        return total
-
-
-@dataclass(frozen=True)
-class Cell:
-    """f on [centre − radius, centre + radius] as a polynomial, up to `rest`."""
-
-    centre: arb
-    radius: arb
-    polynomial: list[arb]
-    rest: arb
+        return Cell(centre, radius, total or [arb(0)], rest.upper())
 
 
 def cells(function: ExponentialSum, end: arb, accuracy: arb) -> Iterator[Cell]:
     """Cells that cover [0, end], each with a rest of at most about `accuracy`."""
-    fastest = max([arb(1), *function.frequencies], key=float)
-    half = 1 / (2 * fastest)
-    centre, radius, reach = half, half, RATIO * half
+    centre = radius = 1 / (2 * max([arb(1), *function.frequencies], key=lambda f: (f.log() if f > 0 else arb(0)).mid()))
+    centre = radius = centre.mid()
     while True:
-        crude = function.crude(centre, reach)
-        order = max(3, (magnitude(crude) - magnitude(accuracy)) // 3 + 2)
-        share = (radius / reach).upper()
-        rest = crude * share**order / (1 - share)
-        yield Cell(centre, radius, function.taylor(centre, order), rest.upper())
-        right = centre + radius
+        yield function.cell(centre, radius, accuracy)
+        right = (centre + radius).lower()
         if right >= end:
             return
         centre = (right * RATIO / (RATIO - 1)).mid()
-        radius = (centre - right + centre * arb(2) ** -40).upper().max((centre / RATIO).upper())
-        reach = centre.lower()
+        radius = (centre - right).upper().max((centre / RATIO).upper())
 
 
 def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callable[[arb], arb] | None = None) -> arb:
@@ -102,17 +90,17 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
     pieces = 0
     for cell in cells(function, end, accuracy / 64):
         first, second = _derivative(cell.polynomial), _derivative(_derivative(cell.polynomial))
-        stack = [(-cell.radius, cell.radius)]
+        stack = [(arb(-1), arb(1))]
         while stack:
             left, right = stack.pop()
             pieces += 1
             middle, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
-            over = arb(1) if divisor is None else divisor((cell.centre + left).lower().max(arb(0)))
+            over = arb(1) if divisor is None else divisor((cell.centre + cell.radius * left).lower().max(arb(0)))
             value = abs(_horner(cell.polynomial, middle))
             piece = middle + arb(0, half)
             bend = abs(_horner(second, piece)).upper()
             bound = ((value + abs(_horner(first, middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
-            best = best.max(value.mid() if divisor is None else (value / divisor((cell.centre + right).upper())).mid())
+            best = best.max(value.mid() if divisor is None else (value / divisor((cell.centre + cell.radius * right).upper())).mid())
             if bound <= best * (1 + SHARPNESS) or pieces > MAX_PIECES:
                 worst = worst.max(bound)
             else:
@@ -125,9 +113,9 @@ def samples(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callable
     found = []
     for cell in cells(function, end, accuracy):
         for k in range(PER_CELL):
-            h = (cell.radius * (2 * k + 1 - PER_CELL) / PER_CELL).mid()
-            place = (cell.centre + h).mid()
-            value = _horner(cell.polynomial, h).mid()
+            t = arb(2 * k + 1 - PER_CELL) / PER_CELL
+            place = (cell.centre + cell.radius * t).mid()
+            value = _horner(cell.polynomial, t).mid()
             found.append((place, value if divisor is None else (value / divisor(place)).mid()))
     return found
 

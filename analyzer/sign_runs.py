@@ -2,8 +2,8 @@
 
 A sum Σ_h A_h e^{−ω_h y} with distinct real ω_h has at most as many real zeros, counted with multiplicity, as its coefficients
 have sign changes when ordered by ω_h (Laguerre's form of Descartes' rule; Pólya & Szegő, Problems and Theorems in Analysis II, V.77).
-The kernel of a bank is such a sum, in y = s with ω_h = p_h (lin) or in y = log s (log). If as many sign changes are *seen* at certified sample points,
-no other zero exists: the kernel keeps its sign between neighbouring samples of one sign, and
+The kernel of a bank is such a sum, in y = s with ω_h = p_h (lin) or in y = log s (log). If as many sign changes are *seen* at certified
+sample points, no other zero exists: the kernel keeps its sign between neighbouring samples of one sign, and
 
     Σ_{s=A}^{B−1} |κ(s)| = |Σ_{s=A}^{B−1} κ(s)|,   Σ z^s = (z^A − z^B)/(1−z),   Σ s^{−p} = ζ(p, A) − ζ(p, B),
 
@@ -41,6 +41,16 @@ class Bank:
     def value(self, s: arb) -> arb:
         return sum(self.terms(s), arb(0))
 
+    def values(self, count: int) -> list[arb]:
+        """κ(s) for 0 ≤ s < count; log heads do not see s = 0."""
+        if self.rpe == "log":
+            return [arb(0), *(self.value(arb(s)) for s in range(1, count))]
+        ratios, terms, result = [(-arb(p)).exp() for p in self.decays], list(self.amplitudes), []
+        for _ in range(count):
+            result.append(sum(terms, arb(0)))
+            terms = [t * z for t, z in zip(terms, ratios, strict=True)]
+        return result
+
     def rest(self, start: int) -> arb:
         """Σ_{s≥start} κ(s), start ≥ 1."""
         if self.rpe == "lin":
@@ -61,6 +71,11 @@ class Bank:
 def _sign(value: arb) -> int:
     """1, −1, or 0 if the ball does not say."""
     return 1 if value > 0 else -1 if value < 0 else 0
+
+
+def crude_tail(bank: Bank, start: int) -> arb:
+    """Upper bound of Σ_{s≥start} |κ(s)| by the triangle inequality."""
+    return Bank(bank.rpe, bank.decays, tuple(abs(a) for a in bank.amplitudes)).rest(start)
 
 
 def tail(bank: Bank, start: int) -> arb | None:

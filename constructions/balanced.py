@@ -9,12 +9,13 @@ for given decays an ℓ¹ fit of the kernels' columns. Rows are the places s = 0
 Two things make doubles enough for a problem whose solution has weights of size 1/u:
 
 * *Orthogonal columns.* K = QR in multi-precision; the programme is solved for y = Ra, with the well-conditioned Q and the prices uR^{−1}.
-  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to less than a
-  small share of u are left out: a unit of κ along them would cost more than it can gain.
+  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to
+  less than a small share of u are left out: a unit of κ along them would cost more than it can gain.
 * *Refinement.* The programme is solved again for what is left, scaled to size 1, until the value settles.
 
 The active rows and columns of the last solution are then solved for exactly (`_vertex`). Decays come from column generation: start
-with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified afterwards.
+with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified
+afterwards.
 """
 
 import math
@@ -29,7 +30,7 @@ from scipy.optimize import linprog
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, magnitude, to_grid, working_precision
 from analyzer.extraction import Rpe, golden
-from analyzer.theorems.budgeted_error import FAMILIES, Dual, RpeSet, transform_samples, working_bits
+from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, transform_samples, working_bits
 from constructions.banks import HeadBank
 
 DENSE = 24
@@ -260,15 +261,6 @@ def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head]
     return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, priced).solve()
 
 
-@dataclass(frozen=True)
-class Bank:
-    """Heads with exact decays and weights on the normalised kernels, and the residual weight c."""
-
-    heads: tuple[Head, ...]
-    weights: tuple[fmpq, ...]
-    residual: fmpq
-
-
 class Balance:
     """Banks and dual sequences for one set of head types and one unit roundoff, any lag; what is found is remembered."""
 
@@ -285,7 +277,7 @@ class Balance:
 
     def rows(self, lag: int) -> Rows:
         """The places for a lag."""
-        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe == "lin").edges
+        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe != "log").edges
         return self._rows.setdefault(edges, Rows(edges))
 
     @cached_property
@@ -300,14 +292,20 @@ class Balance:
         return [head for family in FAMILIES[self.rpe] for head in _coarse(family, self.bits)]
 
     def dual(self, lag: int) -> Dual:
-        """A dual sequence for the lag: that of the longest lag up to it which any bank can serve better than the zero bank."""
+        """The dual sequence of the longest lag up to this one which any bank can serve better than the zero bank."""
         first = 1 if self.rpe == "lin" else 2  # a log head with p → ∞ sees the last token only: lag 1 costs u and shows nothing
         for candidate in range(max(lag, first), first - 1, -1):
             if candidate not in self._duals:
                 self._generate(candidate)
             if candidate in self._duals:
                 return self._duals[candidate]
-        return Dual((lag, lag + 1), (self.unit, fmpq(0)))
+        return Dual((1, 2), (self.unit, fmpq(0)))
+
+    def known_duals(self, lag: int) -> list[Dual]:
+        """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
+        if not self._duals:
+            self.dual(lag)
+        return list(self._duals.values())
 
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
@@ -329,13 +327,13 @@ class Balance:
 
     def bank(self, lag: int, decay_bits: int) -> Bank:
         """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
-        self.dual(lag)
+        self.known_duals(lag)
         nothing = Bank((), (), fmpq(0))
         if self._heads is None:
             return nothing
         with working_precision(self.precision):
             if self.rpe != "lin" and lag == 1:
-                return Bank((Head("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
+                return Bank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
             rows = self.rows(lag)
             real = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
@@ -348,7 +346,7 @@ class Balance:
             stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
             residual = stored.pop(RESIDUAL, fmpq(0))
             used = sorted((h for h, a in stored.items() if a != 0), key=lambda h: (h.rpe, h.decay))
-            return Bank(tuple(used), tuple(stored[h] for h in used), residual)
+            return Bank(tuple((h.rpe, h.decay) for h in used), tuple(stored[h] for h in used), residual)
 
 
 def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
@@ -365,7 +363,7 @@ def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
 
 STORED = 24
 """Bits below u to which dual values are stored: they move F by a share 2^-24 of u at most."""
-TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 400}
+TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 14}
 """Edge after which one row holds all that follows: what a lin head with p > 2^-14, or a log head with p > 1 + 2^-7, has left is small."""
 
 
@@ -402,6 +400,22 @@ def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
         place = places[k] + 0.5 * (left - right) / bend * (places[k + 1] - places[k - 1]) / 2 if bend < 0 else places[k]
         result.append(Head(family, dyadic(least + arb(place).exp(), 64)))
     return result if max(sizes) > 1 + TOLERANCE else []
+
+
+def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[Bank, Dual]:
+    """The best weights of given heads for a lag, and the dual sequence of the same programme."""
+    slowest = min((p for rpe, p in heads if rpe == "lin"), default=fmpq(1))
+    top = max(TOP["lin"], 64 * math.ceil(float(1 / arb(slowest))))
+    columns = [RESIDUAL, *dict.fromkeys(Head(rpe, p) for rpe, p in heads)]
+    with working_precision(working_bits(unit)):
+        rows = rows_for(lag, top, 0, True)
+        kept, solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
+        depth = -magnitude(arb(unit)) + STORED
+        dual = Dual(rows.edges, tuple(to_grid(v, depth) for v in solution.dual))
+        stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
+    residual = stored.pop(RESIDUAL, fmpq(0))
+    used = [h for h in stored if stored[h] != 0]
+    return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
 
 
 def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:

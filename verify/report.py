@@ -1,8 +1,9 @@
 """Reports for people: rich tables, the demo's figure. The only room that formats."""
 
 import csv
+import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,16 @@ def progress(message: str, quiet: bool) -> Iterator[None]:
         return
     with Console(stderr=True).status(message):
         yield
+
+
+@contextmanager
+def steps(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner that says what is being worked on; silent when quiet or not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with Console(stderr=True).status(message) as status:
+        yield lambda text: status.update(f"{message}: {text}")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
@@ -148,6 +159,68 @@ def show_dp_free(result: dict[str, Any]) -> None:
     )
 
 
+def show_lag_limit(result: dict[str, Any]) -> None:
+    """A lag between its two sides."""
+    out = console()
+    what = "heads of both types" if result["rpe"] == "mixed" else f"{result['rpe']} heads"
+    out.print(
+        f"lag {result['lag']}, one dp-free layer: at least {result['min_heads']} {what} for any error below 1 (lag law, {result['proof']})"
+    )
+    pair = result["budgeted_error"]
+    if pair is None:
+        out.print("give --dtype or --bits for the least error that an arithmetic allows")
+        return
+    rows = [["certified lower bound", number(pair["lower"])], ["certified upper bound", number(pair["upper"])]]
+    if "pi_law" in result:
+        rows.append([f"π-law, closed form (λ = {result['pi_law_frequency']:g})", number(result["pi_law"])])
+        rows.append(["by hand: min(1, u·C(2T, T))", number(result["hand_bound"])])
+    out.print(table(f"least error plus price of rounding, {result['arithmetic']} (u = {result['unit']})", ["E_u", "value"], rows))
+    used = f"{result['heads_used']} heads" if result["heads_used"] else "the zero network"
+    out.print(f"upper bound by {used}, weights adding up to {number(result['weights_l1'])}")
+    if "certificate" in result:
+        out.print(f"certificate written to {result['certificate']}", soft_wrap=True)
+
+
+def show_horizon(result: dict[str, Any]) -> None:
+    """Horizons, one row per arithmetic."""
+    out = console()
+    columns = ["arithmetic", "horizon", "E_u there <", "E_u beyond ≥", "⌊ln(1/u)/π⌋"]
+    rows = [[r["arithmetic"], r["horizon"], number(r["upper"]), number(r["next_lower"]), r["rule"]] for r in result["rows"]]
+    out.print(table(f"the largest lag with E_u < 1/2, {result['rpe']} heads, any number of them", columns, rows))
+    if "rule_holds" in result:
+        verdict = "holds" if result["rule_holds"] else f"fails at {', '.join(map(str, result['rule_exceptions']))} bits"
+        out.print(f"the rule ⌊ln(1/u)/π⌋ {verdict}")
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def show_slopes(result: dict[str, Any]) -> None:
+    """The audit of given slopes."""
+    out = console()
+    rows = [[r["lag"], number(r["lower"]), number(r["upper"]), "yes" if r["resolved"] else "no"] for r in result["rows"]]
+    title = f"{result['heads']} {result['rpe']} heads with slopes {result['slopes']}, weights in {result['dtype']}"
+    out.print(table(title, ["lag", "best error ≥", "best error ≤", "below 1/2"], rows))
+    resolved = ", ".join(map(str, result["resolved"])) or "none"
+    out.print(f"lags that position alone can resolve: {resolved}")
+    for key in ("certificate", "figure"):
+        if result.get(key):
+            out.print(f"{key} written to {result[key]}", soft_wrap=True)
+
+
+def show_checked(result: dict[str, Any]) -> None:
+    """A certificate file, re-checked."""
+    out = console()
+    if "entries" in result:
+        rows = [[e["lag"], number(e["lower"]), number(e["upper"])] for e in result["entries"]]
+        out.print(table(f"{result['claim']}, {result['rpe']}: from the exact numbers in the file", ["lag", "lower", "upper"], rows))
+    else:
+        out.print(f"{result['kernel']}, {result['rpe']}, {result['heads']} heads: {number(result['lower'])} ≤ {number(result['upper'])}")
+    for fault in result["faults"]:
+        out.print(fault, soft_wrap=True)
+    colour = "red" if result["faults"] else "green"
+    out.print(f"[{colour}]{result['verdict']}[/] in {result['seconds']:.2f} s, without a solver")
+
+
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -159,13 +232,9 @@ def demo_figure(
     path: Path, kernel: Sequence[float], lag: int, curves: dict[str, list[tuple[int, float]]], growth: dict[str, list[tuple[int, int]]]
 ) -> bool:
     """Three panels: the kernel, error against heads, heads against lag. False if matplotlib is not installed."""
-    try:
-        import matplotlib
-    except ImportError:
+    plt = _pyplot()
+    if plt is None:
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), constrained_layout=True)
     left.stem(range(len(kernel)), kernel, basefmt=" ")
     left.set(title=f"minimal bank, lag {lag}: memory kernel", xlabel="s (tokens back)", ylabel="κ(s)")
@@ -179,6 +248,54 @@ def demo_figure(
         right.loglog(*zip(*counts, strict=True), label=name)
     right.set(title="heads for error 0.01", xlabel="lag T", ylabel="heads")
     right.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def _pyplot() -> Any:
+    """matplotlib's pyplot without a screen, or None if it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def horizon_figure(path: Path, rpe: str, curves: dict[str, list[dict[str, Any]]], bits: dict[str, int]) -> bool:
+    """E_u against the lag, one curve per arithmetic, with the π-law's line through each. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, axes = plt.subplots(figsize=(7, 4.5), constrained_layout=True)
+    for colour, (name, rows) in enumerate(curves.items()):
+        lags = [row["lag"] for row in rows]
+        axes.fill_between(lags, [row["lower"] for row in rows], [row["upper"] for row in rows], color=f"C{colour}", alpha=0.3)
+        axes.semilogy(lags, [row["upper"] for row in rows], "o-", color=f"C{colour}", markersize=3, label=f"{name} (2^-{bits[name]})")
+        line = [2.0 ** -bits[name] * math.exp(math.pi * lag) for lag in lags]
+        axes.semilogy(lags, [min(1.0, v) for v in line], ":", color=f"C{colour}", linewidth=1)
+    axes.axhline(0.5, color="grey", linewidth=0.6)
+    axes.set(title=f"least error plus price of rounding, {rpe} heads (dotted: u·e^(πT))", xlabel="lag T", ylabel="E_u(T)")
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def slopes_figure(path: Path, slopes: str, dtype: str, rows: Sequence[dict[str, Any]]) -> bool:
+    """Best error against lag for given slopes. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, axes = plt.subplots(figsize=(7, 4), constrained_layout=True)
+    lags = [row["lag"] for row in rows]
+    axes.fill_between(lags, [row["lower"] for row in rows], [row["upper"] for row in rows], alpha=0.3)
+    axes.semilogy(lags, [row["upper"] for row in rows], "o-", markersize=3)
+    axes.axhline(0.5, color="grey", linewidth=0.6)
+    axes.set(title=f"slopes {slopes}, {dtype}: least error for every lag", xlabel="lag T", ylabel="error plus price of rounding")
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True

@@ -38,6 +38,15 @@ q F(p) ζ(p) is such an exponential sum too, in the frequencies log s and log A,
 h(t) = (t − 1 + e^{−t})/(1 − e^{−t})² over a Gamma(1+q) variable t, which grows stochastically with q, and
 h' = 2e^{−t}(sinh t − t)/(1 − e^{−t})³ ≥ 0.
 
+Longer lags. *lin*: E_u(T) ≤ E_u(T+1), since s ↦ κ(s+1), s ≥ 0, is the kernel of the bank with weights a_h z_h and no residual: one lag with
+E_u ≥ 1/2 settles all that follow. *log, mixed*: δ_{T+j} = (−1)^j C(2n, n+j)/C(2n, n), a central difference, has δ_T = 1 and, with M = T −
+n,
+
+    log  |F(p)| ≤ sup |(s^{−p})^{(2n)}| / C(2n, n) = (p)_{2n} M^{−p−2n} / C(2n, n) ≤ (n!)² M^{−1−2n}     if log M ≥ 1 + 1/2 + … + 1/2n
+
+(then (p)_{2n}M^{−p} falls in p ≥ 1), and at a lin head |F| = z^M (1−z)^{2n+1}/C(2n, n). Both fall with M, so once they are below u,
+E_u(T) = 1 for every longer lag too. `difference_dual` is checked like any other sequence for the lags before that.
+
 References. R. T. Rockafellar, Conjugate Duality and Optimization, SIAM 1974; F. Johansson, Rigorous high-precision computation of the
 Hurwitz zeta function and its derivatives, Numer. Algorithms 69 (2015), for R.
 """
@@ -50,6 +59,7 @@ from typing import Literal
 
 from flint import arb, arb_poly, fmpq
 
+from analyzer import sign_runs
 from analyzer.errors import InputError
 from analyzer.exact import magnitude, maximum, working_precision
 from analyzer.exponential_sums import ExponentialSum, samples, supremum
@@ -93,17 +103,127 @@ class Dual:
         return [b - a for a, b in pairwise((fmpq(0), *self.values))]
 
 
+def dual_norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
+    """Upper bound of max(sup_s |δ_s|, sup_p |F(p)|/u): E_u(T) ≥ |δ_T| over this, for every T at once."""
+    with working_precision(working_bits(unit)):
+        sizes = [arb(max(abs(v) for v in dual.values))]
+        sizes += [transform_supremum(dual, family, unit) / arb(unit) for family in FAMILIES[rpe]]
+        return maximum(sizes).upper()
+
+
 def lower_bound(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
     """The certified lower bound of E_u(T) by δ (or −δ, whichever is positive at T)."""
     if lag < 1:
         raise InputError(f"lag {lag} is not a whole number from 1 on")
     value = abs(dual.at(lag))
-    if value == 0:
-        return arb(0)
-    with working_precision(working_bits(unit)):
-        sizes = [arb(max(abs(v) for v in dual.values))]
-        sizes += [transform_supremum(dual, family, unit) / arb(unit) for family in FAMILIES[rpe]]
-        return (arb(value) / maximum(sizes)).lower()
+    return (arb(value) / dual_norm(dual, unit, rpe)).lower() if value else arb(0)
+
+
+def difference_dual(lag: int, order: int) -> Dual:
+    """δ_{T+j} = (−1)^j C(2n, n+j)/C(2n, n), |j| ≤ n < T: a central difference, whose transform at any head is tiny when T is large."""
+    if not 0 <= order < lag:
+        raise InputError("a central difference of order 2n around the lag T needs n < T")
+    whole = math.comb(2 * order, order)
+    values = [fmpq((-1) ** abs(j) * math.comb(2 * order, order + j), whole) for j in range(-order, order + 1)]
+    return Dual(tuple(range(lag - order, lag + order + 2)), (*values, fmpq(0)))
+
+
+def far_lag(unit: fmpq, rpe: RpeSet) -> int:
+    """A lag T_0 from which on E_u(T) = 1, by central differences (log, mixed): see the docstring."""
+    return min(order + _far_start(order, unit, rpe) for order in range(1, MAX_ORDER))
+
+
+MAX_ORDER = 40
+"""Orders tried: enough for the least T_0 at up to 128 bits."""
+
+
+def _far_start(order: int, unit: fmpq, rpe: RpeSet) -> int:
+    """Least M with log M ≥ H_{2n} and (n!)² M^{−1−2n} ≤ u (log), and max_z z^M (1−z)^{2n+1} ≤ u C(2n, n) (lin heads of mixed layers)."""
+    with working_precision(256):
+        harmonic = arb(sum((fmpq(1, k) for k in range(1, 2 * order + 1)), fmpq(0)))
+        start = math.ceil(float(harmonic.exp())) + 1
+        square = arb(math.factorial(order)) ** 2
+
+        def small(start: int) -> bool:
+            log = square * arb(start) ** -(2 * order + 1) <= arb(unit)
+            peak = arb(start) / (start + 2 * order + 1)
+            lin = peak**start * (1 - peak) ** (2 * order + 1) <= arb(unit) * math.comb(2 * order, order)
+            return bool(log and (lin or rpe == "log"))
+
+        while not small(start):
+            start += max(1, start // 16)
+    return start
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Heads as (type, decay) with exact weights on their normalised kernels, and the residual weight c."""
+
+    heads: tuple[tuple[str, fmpq], ...]
+    weights: tuple[fmpq, ...]
+    residual: fmpq
+
+    def __post_init__(self) -> None:
+        for rpe, decay in self.heads:
+            if rpe not in ("lin", "log") or not decay > (rpe == "log"):
+                raise InputError("a bank's heads are lin with decays above 0, or log with decays above 1")
+        if len(self.heads) != len(self.weights) or len(set(self.heads)) < len(self.heads) or any(w == 0 for w in self.weights):
+            raise InputError("a bank has one weight, not zero, for each of its different heads")
+
+    @property
+    def weight_sum(self) -> fmpq:
+        """|c| + Σ_h |a_h|."""
+        return sum((abs(w) for w in self.weights), abs(self.residual))
+
+    def runs(self, rpe: str) -> sign_runs.Bank | None:
+        """The heads of one type as a sum with raw amplitudes; None if there are none."""
+        chosen = [(p, arb(a)) for (kind, p), a in zip(self.heads, self.weights, strict=True) if kind == rpe]
+        raw = [a * (1 - (-arb(p)).exp()) if rpe == "lin" else a / arb(p).zeta() for p, a in chosen]
+        return sign_runs.Bank(rpe, tuple(p for p, _ in chosen), tuple(raw)) if chosen else None
+
+
+def extraction_error(bank: Bank, lag: int) -> arb:
+    """Upper bound of ‖κ − 1_T‖₁ with its infinite tail; call it at the working precision for u.
+
+    Term by term up to 4T + 24 and, if both types are there, until the lin heads have died out; then by the runs of constant sign of the one
+    type that is left, or by the triangle inequality where not all zeros are seen.
+    """
+    groups = [group for group in (bank.runs("lin"), bank.runs("log")) if group is not None]
+    count = 4 * lag + 24
+    if len(groups) == 2:
+        share = arb(2) ** -16 * _window(bank, groups, lag, count)
+        while not sign_runs.crude_tail(groups[0], count) <= share:
+            count *= 2
+            if count > MAX_WINDOW:
+                raise InputError("a lin head of this mixed bank decays too slowly to be certified")
+    total = _window(bank, groups, lag, count)
+    for k, group in enumerate(groups):
+        whole = sign_runs.tail(group, count) if k == len(groups) - 1 else None
+        total += sign_runs.crude_tail(group, count) if whole is None else whole
+    return total.upper()
+
+
+MAX_WINDOW = 1 << 17
+"""Places that are added up one by one at most."""
+
+
+def _window(bank: Bank, groups: list[sign_runs.Bank], lag: int, count: int) -> arb:
+    """Σ_{s<count} |κ(s) − 1_T(s)|."""
+    values = [arb(0)] * count
+    for group in groups:
+        values = [a + b for a, b in zip(values, group.values(count), strict=True)]
+    values[0] += arb(bank.residual)
+    values[lag] -= 1
+    return sum((abs(v) for v in values), arb(0))
+
+
+def upper_bound(bank: Bank, lag: int, unit: fmpq) -> arb:
+    """The certified upper bound of E_u(T) by a bank: ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|)."""
+    if lag < 1:
+        raise InputError(f"lag {lag} is not a whole number from 1 on")
+    size = max(0, magnitude(arb(bank.weight_sum)))
+    with working_precision(working_bits(unit) + size):
+        return (extraction_error(bank, lag) + arb(unit) * arb(bank.weight_sum)).upper()
 
 
 def working_bits(unit: fmpq) -> int:
@@ -141,6 +261,16 @@ def transform_supremum(dual: Dual, family: str, unit: fmpq) -> arb:
     """Upper bound of sup_p |F(p)| over all decays of a type; accurate to a small share of u."""
     found = transform(dual, family, unit)
     return (supremum(found.numerator, found.end, arb(ACCURACY * unit), found.divisor) + found.rest).max(found.far)
+
+
+def transform_at(dual: Dual, head: tuple[str, fmpq]) -> arb:
+    """F(p) for one head: Σ_i c_i · (mass of the head at s ≥ e_i)."""
+    rpe, decay = head
+    p = arb(decay)
+    if rpe == "lin":
+        return sum((arb(c) * (-p * e).exp() for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0))
+    whole = p.zeta()
+    return sum((arb(c) * p.zeta(arb(max(e, 1))) for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0)) / whole
 
 
 def transform_samples(dual: Dual, family: str, unit: fmpq) -> list[tuple[arb, arb]]:
