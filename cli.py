@@ -17,6 +17,7 @@ from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
+FIXED_BANK = click.Choice(["paper", "tuned", "minimal", "balanced"])
 FFN = click.Choice(["spline", "barron"])
 DTYPE_BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
 """B of the unit roundoff 2^-B."""
@@ -194,6 +195,8 @@ def bound(
     _theorem(theorem_id)
     if theorem_id == "prop-4.2":
         raise InputError("prop-4.2 is no rate; its two numbers are in: lemmaformer limits dp-free")
+    if theorem_id == "shift-chain":
+        raise InputError("shift-chain is the law L·H ≥ T and a product over layers; plan one with: lemmaformer build fixed --depth auto")
     _positive_error(error)
     if solve is not None and error is None:
         raise InputError(f"--solve {solve} needs --error")
@@ -442,14 +445,17 @@ def build() -> None:
 @click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
-@click.option("--bank", type=BANK, default="minimal", show_default=True)
-@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--bank", type=FIXED_BANK, default="minimal", show_default=True)
+@click.option("--heads", type=int, help="Heads in all; with --depth the most in a layer.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
 @click.option("--ffn", type=FFN, default="spline", show_default=True)
 @click.option("--width", type=int, help="Neurons of the read-out.")
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
 @click.option("--share", is_flag=True, help="Paper and tuned banks: every lag uses all heads.")
+@click.option("--depth", help="A chain of shifts: a number of layers, or auto for the fewest layers, then the fewest heads in all.")
+@click.option("--restore", is_flag=True, help="With --depth: reset values to letters after every shift.")
+@click.option("--alphabet", help="With --restore: the letters that tokens are made of, such as -1,1.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
 @_json
 @_quiet
@@ -467,24 +473,46 @@ def fixed(
     dtype: str,
     seed: int,
     share: bool,
+    depth: str | None,
+    restore: bool,
+    alphabet: str | None,
     out: Path,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Fixed memories: y_t = f(x_t, x_{t-T1}, …) by Theorem 3.1."""
+    """Fixed memories: y_t = f(x_t, x_{t-T1}, …) by Theorem 3.1 in one layer or, with --depth, by a chain of shifts."""
     from analyzer.targets import FixedMemory, fixed_target, read_toml
 
     if (lags is None) == (target_file is None):
         raise InputError("give either --lags or --target")
-    target = fixed_target(read_toml(target_file), str(target_file)) if target_file else FixedMemory(_lags(lags or ""), dim, readout)
-    if target_file and (dim != 1 or readout is not None):
-        raise InputError("--dim and --readout go with --lags; a target file has its own")
+    if target_file:
+        target = fixed_target(read_toml(target_file), str(target_file))
+    else:
+        target = FixedMemory(_lags(lags or ""), dim, readout, None if alphabet is None else _letters(alphabet))
+    if target_file and (dim != 1 or readout is not None or alphabet is not None):
+        raise InputError("--dim, --readout and --alphabet go with --lags; a target file has its own")
     if share and bank == "minimal":
         raise InputError("--share goes with paper and tuned banks; a minimal bank always serves all lags")
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
     from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes
 
+    if depth is None and (restore or target.alphabet is not None):
+        raise InputError("--restore and --alphabet need layers to restore after: add --depth auto")
+    if target.alphabet is not None and not restore:
+        raise InputError("the alphabet is what --restore resets values to: add --restore, or leave the alphabet out")
+    if depth is not None:
+        if share:
+            raise InputError("--share goes with one layer; a chain of shifts always shares its heads")
+        options: dict[str, Any] = {"bank": bank, "depth": _depth(depth), "heads": heads, "width": width, "dtype": dtype}
+        options["error"] = DEFAULT_ERROR if error is None else error
+        from analyzer.theorems.shift_chain import check_options
+
+        check_options(target, rpe, restore=restore, **options)
+        _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
+        return
+    if bank == "balanced":
+        raise InputError("--bank balanced goes with --depth; one layer takes paper, tuned or minimal banks")
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
@@ -501,6 +529,38 @@ def fixed(
         certificate = certify(built.network, target, bank, ffn)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
     _finish(built, certificate, asked, out, as_json)
+
+
+def _depth(text: str) -> int | None:
+    """A number of layers; None for auto."""
+    if text == "auto":
+        return None
+    if re.fullmatch("-?[0-9]{1,9}", text) is None:
+        raise InputError(f"--depth {text[:20]!r} is neither a whole number nor 'auto'")
+    return int(text)
+
+
+def _letters(text: str) -> tuple[Any, ...]:
+    """Letters such as -1,0.5,1, as exact decimals."""
+    from analyzer.exact import rational
+
+    signed = [(part.startswith("-"), part.removeprefix("-")) for part in text.replace(" ", "").split(",")]
+    return tuple(-rational(size) if negative else rational(size) for negative, size in signed)
+
+
+def _chain(target: Any, options: dict[str, Any], out: Path, as_json: bool, quiet: bool) -> None:
+    """Plan, build and certify a chain of shifts."""
+    from constructions.card import check_output
+
+    check_output(out)
+    from constructions.shift_chain import build as build_chain
+    from verify.report import progress
+    from verify.shift_chain import verify as certify
+
+    with progress("planning, building and certifying", quiet or as_json):
+        built = build_chain(target, **options)
+        certificate = certify(built.network, target, built.bank, built.ffn)
+    _finish(built, certificate, options["error"], out, as_json)
 
 
 def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_json: bool, keep_violated: bool = False) -> None:
@@ -1008,16 +1068,18 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
 
 
 def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
-    """How many tokens are not in an adaptive target's alphabet (up to float32 rounding); None for other targets."""
+    """How many tokens are not in the target's alphabet (adaptive targets: up to float32 rounding); None where there is none."""
     import numpy as np
 
     from analyzer.adaptive import AdaptiveMemory
     from analyzer.exact import nearest
-    from analyzer.targets import target_from_dict
+    from analyzer.targets import KernelMemory, target_from_dict
 
     target = target_from_dict(card.get("target"), "card.json")
-    if not isinstance(target, AdaptiveMemory):
+    if isinstance(target, KernelMemory) or target.alphabet is None:
         return None
+    if not isinstance(target, AdaptiveMemory):
+        return int((~np.isin(tokens, [nearest(v) for v in target.alphabet]).all(axis=-1)).sum())
     known = np.zeros(tokens.shape[:-1], dtype=bool)
     for token in target.alphabet:
         known |= (np.abs(tokens - np.array([nearest(v) for v in token])) <= 2.0**-24).all(axis=-1)

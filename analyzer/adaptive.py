@@ -48,7 +48,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         if not isinstance(self.lag, str):
-            object.__setattr__(self, "lag", tuple(_number(v, f"the lag table of {self.name}") for v in self.lag))
+            object.__setattr__(self, "lag", tuple(exact_number(v, f"the lag table of {self.name}") for v in self.lag))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AdaptiveMemory:
     formula: str | None = None
 
     def __post_init__(self) -> None:
-        exact = tuple(tuple(_number(v, "the alphabet") for v in token) for token in self.alphabet[: MAX_ALPHABET + 1])
+        exact = tuple(tuple(exact_number(v, "the alphabet") for v in token) for token in self.alphabet[: MAX_ALPHABET + 1])
         object.__setattr__(self, "alphabet", exact)
         if not 1 <= len(self.alphabet) <= MAX_ALPHABET:
             raise InputError(f"the alphabet has {len(self.alphabet)} tokens; give between 1 and {MAX_ALPHABET}")
@@ -294,7 +294,7 @@ def show_token(token: Sequence[fmpq]) -> str:
     return str(token[0]) if len(token) == 1 else f"({', '.join(map(str, token))})"
 
 
-def _number(value: Any, what: str) -> fmpq:
+def exact_number(value: Any, what: str) -> fmpq:
     """An exact number from TOML (decimals are exact), from a card (text), or from Python."""
     if isinstance(value, fmpq):
         return value
@@ -343,7 +343,7 @@ def _memory(data: dict[str, Any], source: str) -> Memory:
     if isinstance(lag, list):
         return Memory(name, tuple(lag[: MAX_ALPHABET + 1]), parent)
     if isinstance(lag, int) and not isinstance(lag, bool):
-        lag = str(_number(lag, f"the lag of {name[:40]}"))
+        lag = str(exact_number(lag, f"the lag of {name[:40]}"))
     if not isinstance(lag, str):
         raise InputError(f"{source}: the lag of {name[:40]} must be an expression (text) or a table (list)")
     if "parent" in data:

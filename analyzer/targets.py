@@ -1,7 +1,8 @@
 """Targets: which past tokens matter, and what is made of them.
 
-Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim. Essentially sparse ones:
-y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)), (X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}. Adaptive ones are in `analyzer.adaptive`.
+Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim, or in A^dim for a finite
+alphabet A of letters: restored networks need one. Essentially sparse ones: y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)),
+(X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}. Adaptive ones are in `analyzer.adaptive`.
 
 Fixed and kernel memories answer the same questions, which is what certificates ask: which kernel a linear functional should have
 (`wanted`), how large a memory can be (`radii`), what the memories are for given tokens (`memories`), and values that f really takes
@@ -19,7 +20,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict
+from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict, exact_number
 from analyzer.errors import InputError
 from analyzer.exact import to_text, working_precision
 from analyzer.kernels import norm_of
@@ -30,6 +31,7 @@ from analyzer.readout import ReadOut, read_out
 MAX_LAG = 1_000_000
 MAX_MEMORIES = 64
 MAX_DIM = 64
+MAX_LETTERS = 64
 MAX_FILE = 1 << 20
 
 
@@ -40,6 +42,7 @@ class FixedMemory:
     lags: tuple[int, ...]
     dim: int = 1
     formula: str | None = None
+    alphabet: tuple[fmpq, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_dim(self.dim)
@@ -52,6 +55,8 @@ class FixedMemory:
             raise InputError(f"the lags {', '.join(map(str, self.lags))} repeat; each lag is one memory")
         if list(self.lags) != sorted(self.lags):
             raise InputError("the lags must be increasing: m1 is the shortest")
+        if self.alphabet is not None:
+            object.__setattr__(self, "alphabet", _letters(self.alphabet))
         _ = self.readout
 
     @cached_property
@@ -60,7 +65,8 @@ class FixedMemory:
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `target_from_dict`)."""
-        return {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+        plain = {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+        return plain if self.alphabet is None else {**plain, "alphabet": [to_text(v) for v in self.alphabet]}
 
     @property
     def served(self) -> tuple[int, ...]:
@@ -86,9 +92,24 @@ class FixedMemory:
         return (0, *self.lags)
 
     def attained(self) -> list[list[arb]]:
-        """Some (x0, memories) that occur: corners of the token box and its centre."""
-        corners = itertools.islice(itertools.product((-1, 1), repeat=self.readout.coordinates), 2**12)
-        return [[arb(v) for v in corner] for corner in [*corners, (0,) * self.readout.coordinates]]
+        """Some (x0, memories) that occur: corners of the token box and its centre, or of the letters' box."""
+        ends = (fmpq(-1), fmpq(1)) if self.alphabet is None else (self.alphabet[0], self.alphabet[-1])
+        corners = list(itertools.islice(itertools.product(ends, repeat=self.readout.coordinates), 2**12))
+        centre = [] if self.alphabet is not None else [(fmpq(0),) * self.readout.coordinates]
+        return [[arb(v) for v in corner] for corner in [*corners, *centre]]
+
+
+def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
+    """Letters as exact numbers, increasing."""
+    if not 2 <= len(values) <= MAX_LETTERS:
+        raise InputError(f"the alphabet has {len(values)} letters; give between 2 and {MAX_LETTERS}")
+    letters = sorted(exact_number(v, "the alphabet") for v in values)
+    for letter in letters:
+        if abs(letter) > 1:
+            raise InputError(f"the alphabet holds {letter}; letters lie in [-1, 1]")
+        if letters.count(letter) > 1:
+            raise InputError(f"the alphabet holds {letter} twice")
+    return tuple(letters)
 
 
 NORM_BITS = 192
@@ -250,10 +271,13 @@ def _checked_keys(data: dict[str, Any], allowed: set[str], source: str) -> str |
 
 
 def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
-    formula, lags = _checked_keys(data, {"lags"}, source), data.get("lags")
+    formula, lags = _checked_keys(data, {"lags", "alphabet"}, source), data.get("lags")
     if not isinstance(lags, list):
         raise InputError(f"{source}: lags must be a list of whole numbers")
-    return FixedMemory(tuple(lags), data.get("dim", 1), formula)
+    alphabet = data.get("alphabet")
+    if alphabet is not None and not isinstance(alphabet, list):
+        raise InputError(f"{source}: alphabet must be a list of letters such as [-1, 1]")
+    return FixedMemory(tuple(lags), data.get("dim", 1), formula, None if alphabet is None else tuple(alphabet))
 
 
 def _kernel_from_dict(data: dict[str, Any], source: str) -> KernelMemory:

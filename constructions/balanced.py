@@ -420,7 +420,8 @@ def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tup
 
 
 def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
-    """(δ on s = 1..2T−1 with δ_T = 1, the places to solve for), nearly orthogonal to the heads and with its other entries as small as can be.
+    """(δ on s = 1..2T−1 with δ_T = 1, the places to solve for), nearly orthogonal to the heads and with its other entries as small as can
+    be.
 
     What the lag law promises for fewer heads than it asks for; `analyzer.theorems.lag_law.orthogonal_input` turns it into a certificate.
     """

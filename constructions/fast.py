@@ -14,6 +14,7 @@ So for lin and short log heads XLA performs additions and multiplications only, 
 Other dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ from analyzer.exact import working_precision
 from constructions import reference
 from constructions.lagged import lagged_layers
 from constructions.precision import HIGHEST, tap_count, with_x64
-from constructions.transformer import Attention, Transformer, to_exact
+from constructions.transformer import Attention, Layer, Transformer, to_exact
 
 MAX_TAPS = 512
 """Beyond this an FFT is cheaper than summing taps for arrays of a few thousand tokens and more."""
@@ -161,9 +162,10 @@ def _factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
     return table[jnp.arange(table.shape[0]), lag]
 
 
-@jax.jit
-def _forward(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
-    return reference.run_layers(network, tokens, lambda index, attention, x, past: attend(attention, constants[index], x, past))
+@partial(jax.jit, static_argnames="last")
+def _step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+    attended, past_attended = attend(layer.attention, constants, x, past)
+    return reference.feed(layer.feedforward, x + attended, past + past_attended, last)
 
 
 def network_constants(network: Transformer) -> tuple[dict[str, np.ndarray], ...]:
@@ -180,4 +182,5 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
     constants = network_constants(network)
     with with_x64(network.dtype):
-        return np.asarray(_forward(network, constants, jnp.asarray(tokens, dtype=network.dtype)))
+        tokens = jnp.asarray(tokens, dtype=network.dtype)
+        return np.asarray(reference.run_layers(network, tokens, lambda index, layer, *state: _step(layer, constants[index], *state)))

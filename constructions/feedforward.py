@@ -12,7 +12,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, rational, upper, working_precision
-from analyzer.feedforward import FeedForwardPlan
+from analyzer.feedforward import FeedForwardPlan, plan_feedforward
 from analyzer.profiles import Ridge
 from analyzer.readout import ReadOut
 from analyzer.relu_error import Neuron, oriented, readout_error
@@ -65,6 +65,14 @@ def as_network(neurons: list[Neuron]) -> FeedForward:
         exact_array([n.bias for n in neurons]),
         exact_array([[n.outer for n in neurons]]),
     )
+
+
+def read_out_neurons(
+    ffn: str, readout: ReadOut, radii: list[arb], width: int | None, error: float | None, seed: int
+) -> tuple[list[Neuron], int]:
+    """(neurons of a spline or a Barron sample by width or by error, draws that it took)."""
+    plan = plan_feedforward(ffn, readout, radii, width, error)
+    return (spline(readout, plan, radii), 1) if ffn == "spline" else barron(readout, plan, radii, seed)
 
 
 def spline(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb]) -> list[Neuron]:

@@ -1,4 +1,4 @@
-"""Fusing the heads of a one-layer dp-free network into memory kernels, and running exact networks.
+"""Fusing the heads of dp-free layers into memory kernels, and running exact networks.
 
 For a one-layer dp-free network with infinite window, a linear functional w·U of the residual stream after attention is a constant plus
 Σ_i Σ_s κ_i(s) x_{t−s,i} with
@@ -7,6 +7,9 @@ For a one-layer dp-free network with infinite window, a linear functional w·U o
 
 For exact networks k_h is the ideal normalised kernel; for float networks it is what the fast executor computes with: g z^s with the
 rounded ratio and gain, or the rounded taps.
+
+Where the feed-forward networks between dp-free layers are linear maps, the stream that the last one reads is a convolution too:
+`stream_kernels` multiplies the layers' generating functions.
 """
 
 from collections.abc import Sequence
@@ -18,18 +21,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import magnitude, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
 from analyzer.memory_kernels import MemoryKernel
+from analyzer.relu_error import oriented
 from analyzer.zeta import GUARD as ZETA_GUARD
 from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
 from constructions.reference import as_floats, feed_forward
-from constructions.transformer import FeedForward, Transformer, checked_decays, to_exact, to_float
+from constructions.transformer import Attention, FeedForward, Transformer, checked_decays, exact_array, to_exact, to_float, zeros
 
 GUARD = 256
 """Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
@@ -87,11 +91,12 @@ class FusedLayer:
     ) -> Kernel:
         """The kernel of w·U on input coordinate `column`, minus spikes and memory kernels; call it at the working precision `bits`."""
         residual, gains = self.functional(row, column)
-        groups = [*self._lin(gains), *self._log(gains)]
+        groups = [*self.lin(gains), *self.log(gains)]
         subtracted = tuple((weight, memory) for memory, weight in (memories or {}).items())
         return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
 
-    def _lin(self, gains: list[fmpq]) -> list[Exponentials]:
+    def lin(self, gains: list[fmpq]) -> list[Exponentials]:
+        """The lin heads, with these weights."""
         heads = [h for h, kind in enumerate(self.rpe) if kind == "lin"]
         if self.constants is not None:
             ratio, gain = to_exact(self.constants["ratio"]), to_exact(self.constants["gain"])
@@ -106,7 +111,8 @@ class FusedLayer:
             result.append(Exponentials(ratios, amplitudes, progression))
         return result
 
-    def _log(self, gains: list[fmpq]) -> list[Powers | Taps]:
+    def log(self, gains: list[fmpq]) -> list[Powers | Taps]:
+        """The log heads, with these weights."""
         heads = [h for h, kind in enumerate(self.rpe) if kind == "log"]
         used = [(k, h) for k, h in enumerate(heads) if gains[h] != 0]
         if not used:
@@ -147,11 +153,14 @@ def fuse(network: Transformer) -> FusedLayer:
     """The fused layer of a one-layer dp-free network; anything else is refused."""
     if len(network.layers) != 1:
         raise InputError(f"this network has {len(network.layers)} layers; kernels are those of one layer")
-    attention = network.layers[0].attention
+    return fuse_layer(network.layers[0].attention, to_exact(network.embedding), to_exact(network.bias))
+
+
+def fuse_layer(attention: Attention, embedding: np.ndarray, bias: np.ndarray) -> FusedLayer:
+    """The heads of one dp-free layer whose residual stream is embedding · x + bias, in rationals."""
     if attention.kind != "dp-free" or attention.window != "infinite":
         raise InputError(f"attention is {attention.kind}, {attention.window}; kernels need dp-free attention with an infinite window")
-    constants = None if network.dtype == "exact" else fast.head_constants(attention)
-    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    constants = None if np.asarray(attention.decay).dtype == object else fast.head_constants(attention)
     value, output = to_exact(attention.value), to_exact(attention.output)
     carried = np.array([v @ embedding for v in value])  # (H, dv, d)
     gains = np.array([o @ c for o, c in zip(output, carried, strict=True)])
@@ -178,6 +187,89 @@ def _table(layer: FusedLayer, length: int) -> np.ndarray:
     return np.array(padded).reshape(rows, columns, longest)
 
 
+def linear_map(ffn: FeedForward) -> np.ndarray | None:
+    """The matrix of a feed-forward network made of pairs a (relu(w·u) − relu(−w·u)); None if it is not linear in that way."""
+    inner, bias, outer = (to_exact(a) for a in (ffn.inner, ffn.bias, ffn.outer))
+    slopes: dict[tuple[fmpq, ...], dict[int, np.ndarray]] = {}
+    for row, offset, weights in zip(inner, bias, outer.T, strict=True):
+        if offset != 0 or ffn.precision:
+            return None
+        direction, sign = oriented(tuple(row))
+        sides = slopes.setdefault(direction, {})
+        sides[sign] = sides.get(sign, weights * 0) + weights
+    total = zeros(outer.shape[0], inner.shape[1])
+    for direction, sides in slopes.items():
+        right = sides.get(1, zeros(outer.shape[0]))
+        if any(a + b != 0 for a, b in zip(right, sides.get(-1, zeros(outer.shape[0])), strict=True)):
+            return None
+        total = total + np.outer(right, np.array(direction, dtype=object))
+    return total
+
+
+def stream_kernels(network: Transformer, length: int) -> list[list[arb_poly]]:
+    """For every coordinate of the stream before the last feed-forward network and every input coordinate the kernel's first values, as a
+    polynomial; for dp-free layers with linear maps between them and no constants."""
+    if any(b != 0 for b in to_exact(network.bias)):
+        raise InputError("kernels of several layers need a network without embedding bias")
+    identity = exact_array(np.eye(network.embedding.shape[0], dtype=int).tolist())
+    stream = [[arb_poly([arb(v)]) for v in row] for row in to_exact(network.embedding)]
+    for index, layer in enumerate(network.layers):
+        attention = layer.attention
+        fused = fuse_layer(attention, identity[:, :1], zeros(len(identity)))
+        with working_precision(fused.bits + 2 * GUARD):
+            stream = _attended(attention, fused, stream, length)
+            if index < len(network.layers) - 1:
+                matrix = linear_map(layer.feedforward)
+                if matrix is None:
+                    raise InputError("kernels of several layers need linear maps between them; this network is not linear there")
+                stream = [_combination(row, stream) for row in identity + matrix]
+    return stream
+
+
+def _combination(weights: np.ndarray, rows: list[list[arb_poly]]) -> list[arb_poly]:
+    used = [(arb(w), row) for w, row in zip(weights, rows, strict=True) if w != 0]
+    return [sum((w * row[c] for w, row in used), arb_poly([])) for c in range(len(rows[0]))]
+
+
+def _attended(attention: Attention, fused: FusedLayer, stream: list[list[arb_poly]], length: int) -> list[list[arb_poly]]:
+    """The stream after the heads, cut off after `length` values; heads that read the same are added up before they are multiplied."""
+    value, output = to_exact(attention.value), to_exact(attention.output)
+    readers: dict[tuple[fmpq, ...], list[tuple[int, int]]] = {}
+    for h, i in np.ndindex(value.shape[:2]):
+        readers.setdefault(tuple(value[h, i]), []).append((h, i))
+    result = [list(row) for row in stream]
+    for weights, heads in readers.items():
+        read = _combination(np.array(weights, dtype=object), stream)
+        for j in range(len(stream)):
+            gains = [fmpq(0)] * len(attention.rpe)
+            for h, i in heads:
+                gains[h] += output[h, j, i]
+            if any(g != 0 for g in gains):
+                series = arb_poly(Kernel(fmpq(0), (*fused.lin(gains), *fused.log(gains))).values(0, length))
+                result[j] = [a + _cut(series * b, length) for a, b in zip(result[j], read, strict=True)]
+    return result
+
+
+def _cut(polynomial: arb_poly, length: int) -> arb_poly:
+    return arb_poly(polynomial.coeffs()[:length])
+
+
+def _deep_table(network: Transformer, length: int) -> np.ndarray:
+    """Kernels (D, d, S) of a deep network in float64, S ≤ length: cut where the last quarter adds up to less than the last bit of 1."""
+    count = min(length, 256)
+    while True:
+        columns = [[_padded(p, count) for p in row] for row in stream_kernels(network, count)]
+        table = np.array(columns)
+        if count == length or np.abs(table[..., -(count // 4) :]).sum(axis=-1).max() < 2.0**-60:
+            return table
+        count = min(length, 2 * count)
+
+
+def _padded(polynomial: arb_poly, length: int) -> list[float]:
+    values = [float(v) for v in polynomial.coeffs()]
+    return values + [0.0] * (length - len(values))
+
+
 @partial(jax.jit, static_argnames="size")
 def _convolve(kernels: jax.Array, offset: jax.Array, ffn: FeedForward, tokens: jax.Array, size: int) -> jax.Array:
     """FFN(offset + Σ κ * x) for tokens (…, N, d)."""
@@ -190,12 +282,15 @@ def _convolve(kernels: jax.Array, offset: jax.Array, ffn: FeedForward, tokens: j
 
 def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
     """An exact network on tokens (…, N, d): kernels in ball arithmetic, rounded once, then convolution and read-out in float64."""
-    layer = fuse(network)
     tokens = np.asarray(tokens, dtype=np.float64)
-    kernels = _table(layer, tokens.shape[-2])
-    ffn = network.layers[0].feedforward
+    if len(network.layers) == 1:
+        layer = fuse(network)
+        kernels, constant = _table(layer, tokens.shape[-2]), layer.offset
+    else:
+        kernels, constant = _deep_table(network, tokens.shape[-2]), network.bias
+    ffn = network.layers[-1].feedforward
     with with_x64("float64"):
         float_ffn = as_floats(ffn)
         size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
-        offset = jnp.asarray(to_float(layer.offset, "float64"))
+        offset = jnp.asarray(to_float(constant, "float64"))
         return np.asarray(_convolve(jnp.asarray(kernels), offset, float_ffn, jnp.asarray(tokens), size))

@@ -4,6 +4,7 @@ One formula for all kinds of attention: log-weights for the tokens of the array,
 before it (its mass is closed: Σ_{s>i} e^{−ps} = e^{−p(i+1)}/(1−e^{−p}), Σ_{s>i} s^{−p} = ζ(p, i+1)), then softmax or exp.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from jax.scipy.special import logsumexp, zeta
 
 from constructions.precision import HIGHEST, with_x64
-from constructions.transformer import Attention, FeedForward, Transformer, to_float
+from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_float
 
 
 def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
@@ -91,25 +92,32 @@ def past_output(attention: Attention, past: jax.Array, past_value: jax.Array) ->
     return jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
 
 
-def run_layers(network: Transformer, tokens: jax.Array, attention_pass: Any) -> jax.Array:
-    """The layers around a given attention pass; tokens (…, N, d) → outputs (…, N)."""
-    x = jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
-    past = network.bias
+@jax.jit
+def _embed(network: Transformer, tokens: jax.Array) -> jax.Array:
+    return jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
+
+
+def feed(ffn: FeedForward, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+    """The feed-forward half of a layer, for the array and for the constant state before it; the last one has no residual."""
+    change, past_change = feed_forward(ffn, x), feed_forward(ffn, past)
+    return (change, past_change) if last else (x + change, past + past_change)
+
+
+def run_layers(network: Transformer, tokens: jax.Array, step: Any) -> jax.Array:
+    """Layer after layer, `step(index, layer, x, past, last)` being compiled: equal layers compile once; tokens (…, N, d) → (…, N)."""
+    x, past = _embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
     for index, layer in enumerate(network.layers):
-        attended, past_attended = attention_pass(index, layer.attention, x, past)
-        x, past = x + attended, past + past_attended
-        change, past_change = feed_forward(layer.feedforward, x), feed_forward(layer.feedforward, past)
-        last = index == len(network.layers) - 1
-        x, past = (change, past_change) if last else (x + change, past + past_change)
+        x, past = step(index, layer, x, past, index == len(network.layers) - 1)
     return x[..., 0]
 
 
-@jax.jit
-def _forward(network: Transformer, tokens: jax.Array) -> jax.Array:
-    return run_layers(network, tokens, lambda _, attention, x, past: attend(attention, x, past))
+@partial(jax.jit, static_argnames="last")
+def _step(layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+    attended, past_attended = attend(layer.attention, x, past)
+    return feed(layer.feedforward, x + attended, past + past_attended, last)
 
 
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
     with with_x64(network.dtype):
-        return np.asarray(_forward(network, jnp.asarray(tokens, dtype=network.dtype)))
+        return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))

@@ -20,7 +20,6 @@ from flint import arb, fmpq
 from analyzer.errors import Refusal
 from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
-from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory, KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
@@ -98,11 +97,7 @@ def with_readout(
     """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
     network = assemble(target, head_banks, placeholder(target))
     radii = box_of(target, _delivered(target, network, head_banks, dtype)) if target.readout.ridges else box
-    plan = plan_feedforward(ffn, target.readout, radii, width, error)
-    if ffn == "spline":
-        neurons, draws = feedforward.spline(target.readout, plan, radii), 1
-    else:
-        neurons, draws = feedforward.barron(target.readout, plan, radii, seed)
+    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, error, seed)
     return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), dtype), draws
 
 

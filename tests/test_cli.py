@@ -16,6 +16,7 @@ Run = Callable[..., Any]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 BUILD = ["build", "fixed", "--out", "OUT"]
+RESTORE = [*BUILD, "--lags", "12", "--depth", "auto", "--dtype", "float32", "--restore"]
 ADAPTIVE = ["build", "adaptive", "--out", "OUT", "--target"]
 KERNEL = ["build", "kernel", "--out", "OUT"]
 BAD = [
@@ -74,6 +75,23 @@ BAD = [
     ["theorems", "--target", "nowhere.toml"],
     ["theorems", "thm-9.9", "--target", "NESTED_TARGET"],
     ["theorems", "--graph"],
+    *([*BUILD, "--lags", "12", "--depth", depth] for depth in ("0", "-1", "13", "2.5", "many", "1e9")),
+    [*BUILD, "--lags", "40", "--depth", "2", "--dtype", "float32"],
+    [*BUILD, "--lags", "40", "--depth", "4", "--heads", "9"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--heads", "0"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--rpe", "log"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--bank", "tuned"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--bank", "balanced"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--share"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--error", "nan"],
+    [*BUILD, "--lags", "4", "--restore", "--alphabet", "-1,1"],
+    [*BUILD, "--lags", "4", "--depth", "auto", "--alphabet", "-1,1"],
+    [*RESTORE],
+    [*RESTORE, "--alphabet", "-1,1", "--dtype", "exact"],
+    [*RESTORE, "--alphabet", "-1,1", "--width", "9"],
+    *([*RESTORE, "--alphabet", letters] for letters in ("1", "-1,nan", "-1,inf", "-2,1", "-1,0.1", "1,1", "", "a,b", "1e99,1", "--1,1")),
+    [*RESTORE, "--alphabet", "-1,-0.5,0,0.5,1", "--dim", "5"],
+    ["bound", "shift-chain", "--lags", "4", "--heads", "10"],
     *(
         [*ADAPTIVE, target]
         for target in ("nowhere.toml", "FIXED", "CYCLE", "ZERO", "HALF", "UNKNOWN", "NAN_TOKEN", "TWICE", "MANY", "EVIL")
@@ -239,6 +257,57 @@ def test_build_adaptive(run: Run, tmp_path: Path) -> None:
             m1 = x[row, t - (1 if x[row, t] == 1 else 2)]
             m2 = x[row, t - (1 if m1 == 1 else 2)]
             assert abs(y[row, t] - x[row, t] * m1 * m2) <= built.json["certified"]
+
+
+def test_chains_of_shifts(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "net"
+    arguments = ["--lags", "3,60", "--depth", "auto", "--restore", "--alphabet", "-1,1", "--dtype", "float32", "--out", out]
+    built = run("build", "fixed", *arguments, "--json")
+    assert built.code == 0 and built.err == "" and built.json["verdict"] == "holds" and built.json["certified"] == 0
+    plan, digital = built.json["plan"], built.json["digital"]
+    assert sum(plan["shifts"]) == 60 and "the fewest layers, then the fewest heads" in plan["objective"]
+    assert plan["law"]["layers_times_heads"] >= plan["law"]["least"] == 60 and digital["exact"] and digital["letters"] == ["-1", "1"]
+    again = run("verify", out, "--json")
+    assert again.code == 0 and again.json["certified"] == 0 and again.json["plan"] == plan
+    shown = " ".join(run("verify", out).out.split())
+    assert "restored to the letters -1, 1" in shown and "law for linear chains" in shown
+    tokens = np.random.default_rng(0).choice([-1.0, 1.0], 400)
+    np.save(tmp_path / "x.npy", tokens)
+    done = run("run", out, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--json").json
+    assert done["shape"] == [400] and done["outside_alphabet"] == 0
+    assert (np.load(tmp_path / "y.npy")[60:] == tokens[57:-3] + tokens[:-60]).all()
+    np.save(tmp_path / "strange.npy", np.array([1.0, 0.25, -1.0, 0.0]))
+    assert run("run", out, "--input", tmp_path / "strange.npy", "--output", tmp_path / "z.npy", "--json").json["outside_alphabet"] == 2
+    result = run("build", "fixed", "--lags", "12", "--depth", "4", "--error", "1e-3", "--out", out, "--json")
+    assert result.code == 0 and result.json["sizes"]["layers"] == 4 and result.json["certified"] <= 1e-3
+    target = tmp_path / "target.toml"
+    target.write_text('kind = "fixed"\nlags = [9]\nalphabet = [-1, 0, 0.5]\n')
+    arguments = ["--target", target, "--depth", "auto", "--restore", "--dtype", "float64", "--out", out, "--json"]
+    assert run("build", "fixed", *arguments).json["certified"] == 0
+    assert "add --depth auto" in run("build", "fixed", "--target", target, "--out", out).err
+
+
+def test_chains_whose_card_or_weights_lie(run: Run, tmp_path: Path) -> None:
+    from constructions.bundle import load, write
+    from constructions.card import read_files
+
+    out = tmp_path / "net"
+    assert run("build", "fixed", "--lags", "8", "--depth", "4", "--dtype", "float64", "--error", "0.1", "--out", out).code == 0
+    bundle = load(read_files(out))
+    card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
+    for changed in (
+        {**card, "chain": {**card["chain"], "certified": card["chain"]["certified"] / 2}},
+        {**card, "sizes": {**card["sizes"], "layers": 3}},
+        {**card, "plan": {**card["plan"], "shifts": [1, 3, 2, 2]}},
+        {**card, "target": {**card["target"], "lags": [7]}},
+        {**card, "theorem": "thm-3.1"},
+    ):
+        write(out, bundle.network, changed, "")
+        assert run("verify", out).code in (1, 2)
+    network = bundle.network.map(np.array)
+    network.layers[1].attention.output[0, 3, 0] *= 1.001
+    write(out, network, card, "")
+    assert run("verify", out).code == 1
 
 
 def test_a_sample_that_is_too_narrow_is_written_and_violated(run: Run, tmp_path: Path) -> None:

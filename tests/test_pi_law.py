@@ -1,5 +1,6 @@
 """The π-law: closed-form coefficients, the energy bound, and its place below the optimum."""
 
+import itertools
 import math
 
 import pytest
@@ -49,7 +50,7 @@ def test_it_nearly_reaches_the_optimum() -> None:
 
 def test_growth_is_four_and_a_half_bits_per_lag() -> None:
     sizes = [math.log2(float(coefficients(lag, fmpq(2 * lag)).value)) for lag in range(4, 41)]
-    steps = [b - a for a, b in zip(sizes, sizes[1:], strict=False)]
+    steps = [b - a for a, b in itertools.pairwise(sizes)]
     assert steps == sorted(steps) and math.pi / math.log(2) - 0.05 < steps[-1] < math.pi / math.log(2)
 
 

@@ -1,5 +1,6 @@
 """The error analysis of the fast executor against real float runs, for constructed and for arbitrary weights."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flint import arb, fmpq
@@ -13,7 +14,7 @@ from constructions import fast
 from constructions.fused import fuse
 from constructions.transformer import Transformer, to_exact
 from tests.conftest import random_network
-from verify.rounding import _Arithmetic, _Float, evaluation_error
+from verify.rounding import Arithmetic, Rounded, evaluation_error
 
 
 def exact_output(network: Transformer, tokens: np.ndarray) -> arb:
@@ -97,11 +98,49 @@ def test_long_log_heads_are_not_certified_in_floats() -> None:
 @given(st.floats(-1e6, 1e6, width=32), st.floats(-1e6, 1e6, width=32), st.floats(0, 1e-3))
 def test_products_with_a_factor(factor: float, value: float, off: float) -> None:
     """fl(factor · (value + off)) against factor · value, with the error that the value carries."""
-    arithmetic = _Arithmetic("float32")
+    arithmetic = Arithmetic("float32")
     exact = arb(rational(value))
     given_value = float(np.float32(value + off))
     carried = abs(arb(rational(given_value)) - exact)
-    found = arithmetic.times(rational(factor), _Float(abs(exact), carried))
+    found = arithmetic.times(rational(factor), Rounded(abs(exact), carried))
     computed = arb(rational(float(np.float32(factor) * np.float32(given_value))))
     assert abs(computed - arb(rational(factor)) * exact) <= found.error.upper()
     assert found.magnitude >= abs(arb(rational(factor)) * exact).lower()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_sums_in_any_order(seed: int) -> None:
+    """Zeros and powers of 2 among the weights: float32 sums in a random order against the bound, which counts neither."""
+    rng = np.random.default_rng(seed)
+    weights = rng.choice([0.0, 1.0, -2.0, 0.5] if seed % 2 else [0.0, 0.0, 0.3, 7.1, -1.0], 12).astype("float32")
+    values = rng.standard_normal(12).astype("float32")
+    total = np.float32(0)
+    for i in rng.permutation(12):
+        total = np.float32(total + weights[i] * values[i])
+    exact = sum((rational(float(w)) * rational(float(v)) for w, v in zip(weights, values, strict=True)), fmpq(0))
+    given_values = [Rounded(abs(arb(rational(float(v)))), arb(0)) for v in values]
+    bound = Arithmetic("float32").dot([rational(float(w)) for w in weights], given_values)
+    assert abs(arb(rational(float(total)) - exact)) <= bound.error.upper()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.02, 4.0))
+def test_scans_that_start_from_a_constant_past(seed: int, decay: float) -> None:
+    """Heads of a float32 network whose past is not zero, against the exact sum over the infinite past."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, ["lin"], width=1, dim=1, dtype="float32", bias=False)
+    attention = network.layers[0].attention
+    attention.decay[:] = decay
+    attention.value[:] = 1
+    attention.output[:] = 0
+    attention.output[0, 0, 0] = 1
+    constants = fast.head_constants(attention)
+    ratio, gain = (rational(float(constants[name][0])) for name in ("ratio", "gain"))
+    tokens, past = rng.uniform(-1, 1, (20, 1)).astype("float32"), rng.uniform(-1, 1, 1).astype("float32")
+    seen, _ = fast.attend(attention, constants, jnp.asarray(tokens), jnp.asarray(past))
+    bound = Arithmetic("float32").scan(ratio, gain, Rounded(arb(1), arb(0)), arb(1)).error
+    state = rational(float(past[0])) / (1 - ratio)
+    for token, value in zip(tokens[:, 0], np.asarray(seen)[:, 0], strict=True):
+        state = ratio * state + rational(float(token))
+        assert abs(arb(rational(float(value)) - gain * state)) <= bound.upper()

@@ -7,15 +7,17 @@ from typing import Any
 
 from analyzer.errors import InputError
 from analyzer.targets import adaptive_target, fixed_target, kernel_target
-from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, thm_3_1, thm_4_1, thm_4_4, thm_5_1
+from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4, thm_5_1
 from constructions import thm_3_1 as fixed
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import Bundle
+from verify import shift_chain as chain_certificate
 from verify import thm_3_1 as fixed_certificate
 from verify import thm_4_4 as adaptive_certificate
 from verify import thm_5_1 as kernel_certificate
 from verify.certificate import Certificate
 
+FIXED = (thm_3_1.ID, shift_chain.ID)
 ADAPTIVE = (thm_4_1.ID, prop_4_3.ID, thm_4_4.ID, prop_4_5.ID)
 CLAIM_TOLERANCE = 2.0**-20
 """A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
@@ -27,15 +29,16 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault."""
     card = bundle.card
     theorem = card.get("theorem")
-    built = (thm_3_1.ID, thm_5_1.ID, *ADAPTIVE)
+    built = (*FIXED, thm_5_1.ID, *ADAPTIVE)
     if theorem not in built:
         raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join(built)}")
-    banks = thm_5_1.BANKS if theorem == thm_5_1.ID else thm_3_1.BANKS
+    banks = {thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS}.get(str(theorem), thm_3_1.BANKS)
     for key, allowed in (("bank", banks), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
-    if theorem == thm_3_1.ID:
-        certificate = fixed_certificate.verify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+    if theorem in FIXED:
+        certify = fixed_certificate.verify if theorem == thm_3_1.ID else chain_certificate.verify
+        certificate = certify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
     elif theorem == thm_5_1.ID:
         certificate = kernel_certificate.verify(bundle.network, kernel_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
     else:
@@ -61,6 +64,8 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         faults.append(f"the card claims the verdict {chain.get('verdict')!r}, the weights give {found['verdict']!r}")
     if sizes != certificate.sizes:
         faults.append(f"the card claims sizes {sizes}, the weights have {certificate.sizes}")
+    if card.get("plan") != certificate.details.get("plan"):
+        faults.append("the card's plan is not what the weights do")
     if card.get("theorem") != certificate.theorem:
         faults.append(f"the card names {card.get('theorem')}, these weights belong to {certificate.theorem}")
     return faults
@@ -90,6 +95,8 @@ def card_of(built: fixed.Construction[Any] | adaptive.Construction, certificate:
         "seeds": {"barron": built.seed, "draws": built.draws},
         "versions": {name: version(name) for name in ("lemmaformer", "jax", "numpy", "python-flint", "sympy")},
     }
+    if "plan" in certificate.details:
+        card["plan"] = certificate.details["plan"]
     if isinstance(built, adaptive.Construction):
         layers = "deep" if built.deep else "auto"
         card |= {"attention": built.attention, "encode": built.encode, "rounding": built.rounding, "layers": layers}

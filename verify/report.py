@@ -68,6 +68,8 @@ def show_certificate(certificate: Certificate) -> None:
         rows.append(["rounding of evaluation", "", number(certificate.rounding), number(certificate.rounding)])
     rows.append(["total", number(certificate.witness), number(certificate.certified), number(certificate.bound)])
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
+    if "plan" in certificate.details:
+        _show_plan(certificate.details)
     if "memories" in certificate.details:
         _show_memories(certificate.details)
         out.print("parts stand alone: the total is the worst over all situations, often less than their sum")
@@ -101,6 +103,20 @@ def _show_memories(details: dict[str, Any]) -> None:
     out, score = console(), details["score_parameters"]
     out.print(table("", columns, rows))
     out.print(f"score parameters: {score['per_head']} per head, {score['order']}, {score['total']} in all ({details['attention']})")
+
+
+def _show_plan(details: dict[str, Any]) -> None:
+    """Shifts and heads of a chain beside the law, and what restoration achieves."""
+    plan, out = details["plan"], console()
+    pairs = list(zip(plan["shifts"], plan["heads"], strict=True))
+    kinds = ", ".join(f"{pairs.count(pair)} × shift {pair[0]} ({pair[1]} heads)" for pair in dict.fromkeys(pairs))
+    law = plan["law"]
+    out.print(f"plan ({plan['objective']}): {kinds}; {plan['heads_in_all']} heads in all")
+    out.print(f"law for linear chains: layers × heads = {law['layers_times_heads']} ≥ {law['least']}, the longest lag")
+    if "digital" in details:
+        digital = details["digital"]
+        outcome = "exact" if digital["exact"] else "exact up to the sum of the table"
+        out.print(f"restored to the letters {', '.join(digital['letters'])} after every shift: {outcome}, at {digital['positions']}")
 
 
 def show_comparison(result: dict[str, Any]) -> None:

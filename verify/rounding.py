@@ -14,7 +14,7 @@ A scan state S ← zS + v has, with E its error,
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,19 +29,21 @@ from constructions.transformer import Attention, FeedForward, Transformer, to_ex
 
 
 @dataclass(frozen=True)
-class _Float:
+class Rounded:
     """Bounds of |exact value| and |computed − exact|."""
 
     magnitude: arb
     error: arb
 
 
-class _Arithmetic:
-    def __init__(self, dtype: str) -> None:
-        self.dtype, self.unit, self.tiny = dtype, arb(UNIT[dtype]), arb(SMALLEST[dtype])
-        self.largest = arb(float(np.finfo(dtype).max))
+class Arithmetic:
+    """Roundings of a float type; `headroom` is a factor by which values may still grow before they overflow."""
 
-    def checked(self, value: _Float) -> _Float:
+    def __init__(self, dtype: str, headroom: int = 1) -> None:
+        self.dtype, self.unit, self.tiny = dtype, arb(UNIT[dtype]), arb(SMALLEST[dtype])
+        self.largest = arb(float(np.finfo(dtype).max)) / headroom
+
+    def checked(self, value: Rounded) -> Rounded:
         """Refuse what may overflow, or what has no finite error bound at all."""
         if not value.magnitude + value.error < self.largest:
             raise Refusal(
@@ -52,32 +54,31 @@ class _Arithmetic:
     def gamma(self, terms: int) -> arb:
         return terms * self.unit / (1 - terms * self.unit)
 
-    def dot(self, weights: Sequence[fmpq], inputs: Sequence[_Float], count: int | None = None) -> _Float:
-        """A dot product with exact weights; every term counts, zero or not (`count` of them, if some zeros are left out here).
-
-        A row that picks one input, or its negative, adds nothing but zeros to it: it is exact but for flushing.
+    def dot(self, weights: Sequence[fmpq], inputs: Sequence[Rounded], count: int | None = None) -> Rounded:
+        """A dot product with exact weights. Zero weights add exact zeros, in any order: they count for flushing only (`count` of all
+        terms, if some zeros are left out here). Products with powers of 2 are exact but for flushing: a row that picks one input is.
         """
         terms = [(abs(arb(w)), x) for w, x in zip(weights, inputs, strict=True) if w != 0]
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
         carried = sum((w * x.error for w, x in terms), arb(0))
         count = len(inputs) if count is None else count
         flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
-        if len(terms) == 1 and terms[0][0] == 1:
-            return self.checked(_Float(magnitude, carried + flushed))
-        return self.checked(_Float(magnitude, carried + self.gamma(count) * (magnitude + carried) + flushed))
+        exact_products = all(_power_of_two(w) for w in weights if w != 0)
+        rounded = self.gamma(max(0, len(terms) - exact_products)) * (magnitude + carried)
+        return self.checked(Rounded(magnitude, carried + rounded + flushed))
 
-    def plus(self, a: _Float, b: _Float, magnitude: arb) -> _Float:
+    def plus(self, a: Rounded, b: Rounded, magnitude: arb) -> Rounded:
         error = a.error + b.error
-        return _Float(magnitude, error + self.unit * (magnitude + error) + self.tiny)
+        return Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny)
 
-    def times(self, factor: fmpq, value: _Float) -> _Float:
+    def times(self, factor: fmpq, value: Rounded) -> Rounded:
         """A product with an exact factor."""
         f = abs(arb(factor))
         error = f * value.error
-        return self.checked(_Float(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
+        return self.checked(Rounded(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
-    def scan(self, ratio: fmpq, gain: fmpq, value: _Float) -> _Float:
-        """gain · Σ_s ratio^s v_{t−s} by the recurrence."""
+    def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None) -> Rounded:
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
         z, g = arb(ratio), arb(gain)
         growth = (1 + self.unit) ** 2
         state = value.magnitude / (1 - z)
@@ -85,17 +86,23 @@ class _Arithmetic:
         if not z * growth < 1:
             raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds; use --dtype exact")
         error = fresh / (1 - z * growth)
-        self.checked(_Float(state, error))
-        return self.checked(_Float(g * state, g * error + self.unit * g * (state + error) + self.tiny))
+        if past is not None:  # E only falls from a start that is off by more than the fixed point
+            error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
+        self.checked(Rounded(state, error))
+        return self.checked(Rounded(g * state, g * error + self.unit * g * (state + error) + self.tiny))
 
 
-ONE = _Float(arb(1), arb(0))
+def _power_of_two(value: fmpq) -> bool:
+    return all(n & (n - 1) == 0 for n in (abs(int(value.p)), int(value.q)))
+
+
+ONE = Rounded(arb(1), arb(0))
 
 
 def feed_forward_error(dtype: str, ffn: FeedForward, row: int, stream: Sequence[arb]) -> arb:
     """Rounding of one output of a feed-forward network, before its precision, for a stream with these magnitudes, as given."""
-    arithmetic = _Arithmetic(dtype)
-    given = [*(_Float(magnitude, arb(0)) for magnitude in stream), ONE]
+    arithmetic = Arithmetic(dtype)
+    given = [*(Rounded(magnitude, arb(0)) for magnitude in stream), ONE]
     outer = to_exact(ffn.outer)[row]
     used = [int(n) for n in np.nonzero(outer)[0]]
     inner, bias = to_exact(ffn.inner), to_exact(ffn.bias)
@@ -105,7 +112,7 @@ def feed_forward_error(dtype: str, ffn: FeedForward, row: int, stream: Sequence[
 
 def extraction_error(dtype: str, attention: Attention, layer: LaggedLayer, row: int, lag: int) -> arb:
     """Rounding of a memory's coordinate that the fast pass extracts for a lag: values, scan or taps, factor, output, residual."""
-    arithmetic = _Arithmetic(dtype)
+    arithmetic = Arithmetic(dtype)
     assert layer.constants is not None
     value, output = to_exact(attention.value), to_exact(attention.output)
     ratio, factor, taps = (to_exact(layer.constants[name]) for name in ("ratio", "factor", "taps"))
@@ -123,7 +130,7 @@ def extraction_error(dtype: str, attention: Attention, layer: LaggedLayer, row: 
     if not mixed:
         return arb(0)
     attended = arithmetic.dot(weights, mixed, count=len(layer.rpe) * value.shape[1])
-    return arithmetic.plus(_Float(arb(0), arb(0)), attended, attended.magnitude).error
+    return arithmetic.plus(Rounded(arb(0), arb(0)), attended, attended.magnitude).error
 
 
 def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[arb]) -> tuple[arb, list[arb]]:
@@ -131,30 +138,45 @@ def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[a
 
     `stream` bounds |U_j| in exact arithmetic, for a one-layer dp-free float network.
     """
-    arithmetic = _Arithmetic(network.dtype)
-    constants = layer.constants
-    assert constants is not None
-    attention, ffn = network.layers[0].attention, network.layers[0].feedforward
+    arithmetic = Arithmetic(network.dtype)
     embedding, bias = to_exact(network.embedding), to_exact(network.bias)
     embedded = [arithmetic.dot([*row, b], [ONE] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
-    outputs = _head_outputs(arithmetic, network, constants, embedded)
+    residual = attended(arithmetic, network.layers[0].attention, layer, embedded, dict(enumerate(stream)))
+    return readout_rounding(arithmetic, network.layers[0].feedforward, list(residual.values())), [r.error for r in residual.values()]
+
+
+def attended(
+    arithmetic: Arithmetic,
+    attention: Attention,
+    layer: FusedLayer,
+    given: Sequence[Rounded],
+    stream: Mapping[int, arb],
+    past: arb | None = None,
+) -> dict[int, Rounded]:
+    """Coordinates of the residual stream after a dp-free layer: `given` before it, `stream` bounds those |U_j| in exact arithmetic.
+
+    `past` bounds the constant state before the array where that is not zero.
+    """
+    assert layer.constants is not None
+    outputs = _head_outputs(arithmetic, attention, layer.constants, given, past)
     projection = np.moveaxis(to_exact(attention.output), 1, 0)  # (D, H, dv)
-    residual = []
-    for j, rows in enumerate(projection):
-        attended = arithmetic.dot(list(rows.flat), outputs)
-        residual.append(arithmetic.plus(embedded[j], attended, stream[j]))
-    given = [_Float(r.magnitude + r.error, arb(0)) for r in residual]
+    return {j: arithmetic.plus(given[j], arithmetic.dot(list(projection[j].flat), outputs), bound) for j, bound in stream.items()}
+
+
+def readout_rounding(arithmetic: Arithmetic, ffn: FeedForward, residual: Sequence[Rounded]) -> arb:
+    """Rounding of a scalar feed-forward network for the stream that it is given."""
+    given = [Rounded(r.magnitude + r.error, arb(0)) for r in residual]
     hidden = []
     for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
         hidden.append(arithmetic.dot([*row, c], [*given, ONE]))
-    output = arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden)
-    return output.error, [r.error for r in residual]
+    return arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden).error
 
 
-def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict[str, np.ndarray], embedded: list[_Float]) -> list[_Float]:
+def _head_outputs(
+    arithmetic: Arithmetic, attention: Attention, constants: dict[str, np.ndarray], given: Sequence[Rounded], past: arb | None
+) -> list[Rounded]:
     """Every head's mixed value coordinates, in the order of the heads."""
-    attention = network.layers[0].attention
-    values = [[arithmetic.dot(list(row), embedded) for row in head] for head in to_exact(attention.value)]
+    values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
     if constants["taps"].shape[1] == 0 and len(attention.heads_of("log")):
         raise Refusal("a log head falls so slowly that it runs by FFT, whose rounding is not certified; use --dtype exact")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
@@ -164,7 +186,7 @@ def _head_outputs(arithmetic: _Arithmetic, network: Transformer, constants: dict
         k = place[h]
         for value in values[h]:
             if kind == "lin":
-                outputs.append(arithmetic.scan(ratio[k], gain[k], value))
+                outputs.append(arithmetic.scan(ratio[k], gain[k], value, past))
             else:
                 outputs.append(arithmetic.dot(list(taps[k]), [value] * taps.shape[1]))
     return outputs

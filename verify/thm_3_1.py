@@ -153,7 +153,7 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         lemmas = THEOREMS[rules.theorem].proof_graph(rpe, bank, ffn, target.served)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
-        trivial = _constant_error(target)
+        trivial = constant_error(target)
     return Certificate(
         theorem=rules.theorem,
         witness=max(0.0, witness),
@@ -264,7 +264,7 @@ def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
     return [readout.affine, *(ridge.direction for ridge in readout.ridges)]
 
 
-def _constant_error(target: LayerTarget) -> float:
+def constant_error(target: LayerTarget) -> float:
     """Error of the best constant output, from below: half the spread of f over values that occur."""
     values = [target.readout(point) for point in target.attained()]
     return lower((maximum(values) + maximum([-v for v in values])) / 2)

@@ -1,0 +1,190 @@
+"""Depth is the cure: a chain of shifts reaches every lag in floats, and no linear chain of L layers with H lin heads reaches beyond L·H.
+
+Setting. Tokens x_t ∈ [−1, 1]^d, y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}), T = T_M; L dp-free layers with at most H lin heads each and an
+infinite window. Inner feed-forward networks are affine maps (the law), linear or plateaus (the construction); the last one is any f.
+
+Statement. (Law) If L·H ≤ T−1, the worst-case error for y_t = x_{t−T} is at least 1, that of the zero network. (Chain) With shifts τ_1 + …
++ τ_L = T and e_l = ‖κ_l − 1_{τ_l}‖₁ the error of the chain is at most Π_l (1 + e_l) − 1; with rounding f_l per unit of size in layer l at
+most Π_l (1 + e_l + f_l) − 1. (Restoration) On tokens of A^d, A = {v_1 < … < v_n} ⊂ [−1, 1], let a plateau follow every shift: constant on
+the ω-neighbourhood of every letter, ω < half the smallest gap. If max|A| e_l + f_l ≤ ω in every layer, the errors do not add up, and the
+read-out is exact up to the sum that it ends with: any lag in ⌈T/τ⌉ + 1 layers, where τ is the longest shift that obeys the inequality.
+
+Proof of the law. Hold all coordinates but one at 0. A head multiplies by W_O W_V (1−z)/(1−zw) in generating functions, so a layer
+multiplies the stream by N(w)/Π_h(1−z_h w), N a polynomial matrix of degree ≤ H; affine maps between layers change neither. Hence the
+stream that the last feed-forward network reads has the kernels g_j with generating functions N_j/Q, deg N_j ≤ LH, deg Q ≤ LH, Q(0) = 1
+(poles may coincide: nothing here asks for distinct ones). So g_j(1), g_j(2), … obey one linear recurrence of order LH. Let V be the space
+of sequences on 1..2T−1 that obey it. For κ ∈ V the T×T Hankel matrix κ(i+j+1) has rank ≤ LH ≤ T−1 and is singular; its antidiagonal is
+κ(T), and were |κ(T)| > Σ_{s≠T} |κ(s)| it would be strictly diagonally dominant after reversing its columns. Hence |1−κ(T)| + Σ_{s≠T}
+|κ(s)| ≥ 1 for every κ ∈ V: 1_T has ℓ¹ distance ≥ 1 from V, and by duality there is δ ⊥ V with |δ_s| ≤ 1 and δ_T = 1. The inputs ±δ (0
+elsewhere) give every coordinate of the stream the same number, and want ±1. Several lags, each to an error below 1: L·H ≥ T_M.
+
+Proof of the chain. ‖κ*κ' − 1_{τ+τ'}‖₁ = ‖(κ − 1_τ)*κ' + 1_τ*(κ' − 1_{τ'})‖₁ ≤ e(1 + e') + e', and induction. In floats layer l computes
+κ_l of the sequence that it is given, up to f_l times its size ≤ 1 + E_{l−1}: E_l ≤ (1+e_l)E_{l−1} + e_l + f_l(1+E_{l−1}).
+
+Proof of restoration. A plateau maps into [v_1, v_n], so every layer, also before the first token, reads values v of size ≤ max|A|; where
+layer l−1 holds letters, layer l delivers x_{t−σ_l} up to max|A| e_l + f_l ≤ ω, and its plateau returns the letter up to one rounding. At
+the end w_j = relu(k(θ_j − r)) is 0 if r belongs to a letter above the j-th gap and ≥ 1 below it, without rounding; relu(1 − Σ_{j∈J} w_j)
+is then the indicator of "above all gaps of J", 0 or 1 exactly, and every f on A is a combination of those (mixed differences of its
+table).
+
+Construction. `constructions.shift_chain`: blocks x0, source (read by heads), carrier (written by them), memories; the feed-forward
+network of a layer moves the carrier into the source. The planner minimises layers, then heads. Restored networks are certified at
+positions all of whose lags lie inside the array.
+
+References. The model is that of Wang & E, arXiv 2402.00522 (NeurIPS 2024), Section 2; law, chain and restoration are ours.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sympy
+from flint import arb, fmpq
+
+from analyzer import extraction as ex
+from analyzer import feedforward as ff
+from analyzer.errors import InputError, Refusal
+from analyzer.targets import FixedMemory
+from analyzer.theorems import thm_3_1
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ID = "shift-chain"
+TITLE = "fixed memories by a chain of shifts: L·H ≥ T, and any lag in floats"
+STATEMENT = {
+    "lin": "error < 1 needs L·H ≥ T; a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1), 0 when restored",
+    "log": "a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1)",
+}
+BANKS = ("minimal", "balanced")
+OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
+MAX_DEPTH = 4096
+"""Layers we build: a lag of a few thousand tokens, one at a time."""
+MAX_COMBINATIONS = 1024
+"""Combinations of letters that the read-out of a restored network may depend on."""
+UNITS = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
+
+tau, L = sympy.symbols("tau L", positive=True)
+
+
+def citation(bank: str, ffn: str) -> str:
+    """What a network with this bank and read-out rests on."""
+    return thm_3_1.citation(bank, ffn, "Section 2, the model")
+
+
+def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
+    """The error of L equal shifts by τ."""
+    return (1 + thm_3_1.expression(rpe, bank).subs(ex.T, tau)) ** L - 1
+
+
+def composed(errors: Sequence[arb]) -> arb:
+    """Π_l (1 + e_l) − 1."""
+    product = arb(1)
+    for error in errors:
+        product *= 1 + error
+    return product - 1
+
+
+def least_heads(lag: int, layers: int) -> int:
+    """⌈T/L⌉: the law as a number of heads per layer."""
+    return -(-lag // layers)
+
+
+def least_budget(unit: fmpq, shift: int) -> float:
+    """min(1, u·C(2τ, τ)): no bank of one lin layer has a smaller ‖κ − 1_τ‖₁ + u(|c| + Σ|a_h|) (by duality: u(1−z)^{2τ})."""
+    return min(1.0, float(arb(unit) * math.comb(2 * shift, shift)))
+
+
+def check_options(
+    target: FixedMemory,
+    rpe: str,
+    bank: str,
+    depth: int | None,
+    heads: int | None,
+    error: float,
+    dtype: str,
+    restore: bool,
+    width: int | None,
+) -> None:
+    """Refuse what cannot work, before anything is built; `depth` None means as many layers as are needed."""
+    if rpe != "lin":
+        raise InputError("--depth chains shifts of lin heads, whose kernels are rational; use --rpe lin")
+    if bank not in BANKS:
+        raise InputError(f"--depth goes with --bank minimal or balanced; the weights of {bank} banks are no shifts")
+    if depth is not None and not 1 <= depth <= MAX_DEPTH:
+        raise InputError(f"--depth {depth} is out of range; give auto, or 1 to {MAX_DEPTH} layers")
+    lag = target.lags[-1]
+    if depth is not None and depth > lag:
+        raise InputError(f"--depth {depth} is more layers than the lag {lag} has tokens to shift by; give at most {lag}, or auto")
+    if heads is not None and not 1 <= heads <= thm_3_1.MAX_HEADS:
+        raise InputError(f"--heads {heads} is out of range; give 1 to {thm_3_1.MAX_HEADS}")
+    if heads is not None and depth is not None and depth * heads < lag:
+        raise Refusal(
+            f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1; give --depth auto, "
+            f"{-(-lag // heads)} layers or {least_heads(lag, depth)} heads"
+        )
+    if not thm_3_1.LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+    if bank == "balanced" and dtype == "exact":
+        raise InputError("--bank balanced is best for an arithmetic; with --dtype exact use --bank minimal")
+    if restore:
+        _check_restoration(target, dtype, width)
+    elif width is not None:
+        ff.check_width(width, target.readout)
+    if dtype != "exact" and depth is not None:
+        room = 1.0 if restore else error
+        budget = least_budget(UNITS[dtype], least_heads(lag, depth))
+        if budget > room:
+            enough = next((n for n in range(depth, lag + 1) if least_budget(UNITS[dtype], least_heads(lag, n)) <= room), None)
+            way_out = f"give --depth auto or at least {enough}" if enough else "use --dtype float64, or a larger --error"
+            raise Refusal(
+                f"{depth} layers are too few for lag {lag} in {dtype}: one of them shifts by {least_heads(lag, depth)} tokens, and every "
+                f"bank for that costs at least {budget:.3g} in error and rounding (u·C(2τ, τ)); {way_out}"
+            )
+
+
+def _check_restoration(target: FixedMemory, dtype: str, width: int | None) -> None:
+    letters = target.alphabet
+    if letters is None:
+        raise InputError("--restore resets errors to letters: give the --alphabet of the tokens, for example -1,1")
+    if dtype == "exact":
+        raise InputError("--restore takes the rounding of floats away, exact networks have none; use --dtype float32 or float64")
+    if width is not None:
+        raise InputError("--width does not go with --restore: the read-out is a table of the alphabet")
+    mantissa = (1 / UNITS[dtype]).p.bit_length() - 1
+    for letter in letters:
+        odd = abs(int(letter.p))
+        twos = int(letter.q).bit_length() - 1
+        if int(letter.q) != 1 << twos or (odd and odd.bit_length() > mantissa) or twos > 120:
+            raise InputError(f"{dtype} cannot hold the letter {letter} exactly; choose letters with few binary digits, such as 0.5 or 0.25")
+    variables = len(readout_variables(target))
+    if variables * math.log(len(letters)) > math.log(MAX_COMBINATIONS) + 1e-9:
+        raise Refusal(
+            f"the read-out depends on {len(letters)}^{variables} combinations of letters, a restored network holds a table of at most "
+            f"{MAX_COMBINATIONS}; use fewer letters, memories or coordinates"
+        )
+
+
+def readout_variables(target: FixedMemory) -> list[int]:
+    """Coordinates of (x0, m1, …) that the read-out depends on."""
+    readout = target.readout
+    rows = [readout.affine, *(ridge.direction for ridge in readout.ridges)]
+    return [j for j in range(readout.coordinates) if any(row[j] != 0 for row in rows)]
+
+
+def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """The proof: who uses whom, with a symbolic budget on every lemma."""
+    import networkx as nx
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
+    lemma(graph, "shift", "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below)
+    lemma(graph, "composition", "errors of L equal shifts", expression(rpe, bank), ("shift",))
+    lemma(graph, "Hankel", "rank of the Hankel matrix of LH poles", L * ex.H)
+    lemma(graph, "law", f"layers times heads for lag {lags[-1]}, error below 1 (lin)", sympy.Integer(lags[-1]), ("Hankel",), relation="≥")
+    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
+    slopes = sympy.Symbol("Lip", nonnegative=True) * expression(rpe, bank)
+    lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", "composition", "read-out"))
+    return graph
