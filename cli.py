@@ -17,6 +17,7 @@ from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
+LAYER_RPE = click.Choice(["lin", "log", "mixed"])
 FIXED_BANK = click.Choice(["paper", "tuned", "minimal", "balanced"])
 FFN = click.Choice(["spline", "barron"])
 DTYPE_BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
@@ -444,7 +445,7 @@ def build() -> None:
 @click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with the target.")
 @click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
-@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--rpe", type=LAYER_RPE, default="lin", show_default=True, help="mixed: one log head and lin heads, for one odd lag.")
 @click.option("--bank", type=FIXED_BANK, default="minimal", show_default=True)
 @click.option("--heads", type=int, help="Heads in all; with --depth the most in a layer.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
@@ -495,7 +496,7 @@ def fixed(
         raise InputError("--share goes with paper and tuned banks; a minimal bank always serves all lags")
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
-    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_layer, check_sizes
 
     if depth is None and (restore or target.alphabet is not None):
         raise InputError("--restore and --alphabet need layers to restore after: add --depth auto")
@@ -511,8 +512,7 @@ def fixed(
         check_options(target, rpe, restore=restore, **options)
         _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
         return
-    if bank == "balanced":
-        raise InputError("--bank balanced goes with --depth; one layer takes paper, tuned or minimal banks")
+    check_layer(target, rpe, bank, heads, dtype)
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
@@ -784,7 +784,7 @@ def dp_free(error: float, as_json: bool) -> None:
 
 
 @limits.command("lag")
-@click.option("--rpe", type=click.Choice(["lin", "log", "mixed"]), default="lin", show_default=True, help="Heads of one type, or of both.")
+@click.option("--rpe", type=LAYER_RPE, default="lin", show_default=True, help="Heads of one type, or of both.")
 @click.option("--lag", type=int, help="How many tokens back.")
 @click.option("--heads", type=int, help="At most so many heads (lin, log).  [default: any number]")
 @click.option("--dtype", type=ARITHMETIC, help="The arithmetic in which weights are stored.")

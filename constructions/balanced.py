@@ -31,7 +31,7 @@ from scipy.optimize import linprog
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, magnitude, to_grid, working_precision
 from analyzer.extraction import Rpe, golden
-from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, transform_samples, working_bits
+from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, extraction_error, transform_samples, working_bits
 from constructions.banks import HeadBank
 
 DENSE = 24
@@ -492,6 +492,22 @@ def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float],
             weights.append(tuple(found.get(Head(rpe, p), fmpq(0)) for p in best))
             residuals.append(found.get(RESIDUAL, fmpq(0)))
         return HeadBank(rpe, tuple(best), tuple(lags), tuple(weights), tuple(residuals))
+
+
+def as_priced(bank: HeadBank, k: int) -> Bank:
+    """Memory k of a head bank as the budgeted error sees it."""
+    pairs = [((str(bank.rpe), p), a) for p, a in zip(bank.decays, bank.weights[k], strict=True) if a != 0]
+    return Bank(tuple(head for head, _ in pairs), tuple(a for _, a in pairs), bank.residuals[k])
+
+
+def fitted_error(bank: HeadBank, k: int) -> arb:
+    """Upper bound of ‖κ_k − 1_{T_k}‖₁ of memory k; call it with bits for the weights and for the error."""
+    return extraction_error(as_priced(bank, k), bank.lags[k])
+
+
+def weight_sums(bank: HeadBank) -> list[fmpq]:
+    """|c_k| + Σ_h |a_kh| for every memory."""
+    return [as_priced(bank, k).weight_sum for k in range(len(bank.lags))]
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:

@@ -19,14 +19,16 @@ from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import upper, working_precision
-from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.extraction import LayerRpe, Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory, KernelMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
+from constructions.balanced import balanced_bank, fitted_error, weight_sums
 from constructions.banks import HeadBank
 from constructions.fused import fuse
+from constructions.mixed_bank import mixed_minimal
 from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
@@ -59,7 +61,7 @@ def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
 def build(
     target: FixedMemory,
     *,
-    rpe: Rpe = "lin",
+    rpe: LayerRpe = "lin",
     bank: str = "minimal",
     heads: int | None = None,
     error: float | None = None,
@@ -70,6 +72,7 @@ def build(
     share: bool = False,
 ) -> Construction[FixedMemory]:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
+    check_layer(target, rpe, bank, heads, dtype)
     check_sizes(target, rpe, bank, heads, error, width)
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)
@@ -140,7 +143,7 @@ def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -
 
 def _banks(
     target: FixedMemory,
-    rpe: Rpe,
+    rpe: LayerRpe,
     bank: str,
     heads: int | None,
     lipschitz: list[arb],
@@ -150,6 +153,10 @@ def _banks(
     share: bool,
 ) -> list[HeadBank]:
     lags = target.lags
+    if rpe == "mixed":
+        return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
+    if bank == "balanced":
+        return [_balanced(target, rpe, heads, dtype)]
     if bank == "minimal":
         count = lags[-1] if heads is None else heads
         if dtype != "exact":
@@ -174,6 +181,22 @@ def _banks(
     if share:
         return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
     return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
+
+
+def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
+    """The balanced bank with the given heads, or the best of a few sizes between T and 2T + 6, for the price of this type's rounding."""
+    longest, unit = target.lags[-1], float(arb(UNIT[dtype]))
+    sizes = [heads] if heads is not None else sorted({longest, longest + 2, longest + 4, 2 * longest + 2, 2 * longest + 6})
+
+    def found(count: int) -> tuple[float, HeadBank]:
+        operations = float(arb(rounding_price(target, count, dtype)))
+        price = {"lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))), "log": lambda _: operations}[rpe]
+        chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype])
+        with working_precision(256):
+            budgets = [fitted_error(chosen, k) + arb(operations) * arb(weight) for k, weight in enumerate(weight_sums(chosen))]
+        return sum(upper(b) for b in budgets), chosen
+
+    return min((found(count) for count in sizes), key=lambda pair: pair[0])[1]
 
 
 def representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
@@ -230,7 +253,7 @@ def assemble(target: FixedMemory | KernelMemory, head_banks: list[HeadBank], ffn
     for bank in head_banks:
         for lag, weights, residual in zip(bank.lags, bank.weights, bank.residuals, strict=True):
             for i, row in enumerate(block_of[lag]):
-                embedding[row, i] = residual
+                embedding[row, i] += residual
                 for h, weight in enumerate(weights):
                     output[start + h, row, i] = weight
         start += bank.heads

@@ -74,6 +74,17 @@ def test_enough_heads_see_every_input() -> None:
         orthogonal_input(heads, 3, *orthogonal_guess(heads, 3))
 
 
+def test_the_inequality_by_linear_algebra() -> None:
+    """H ≤ T−1 exponentials: the Hankel matrix is singular, so no kernel has |κ(T)| above the rest of its window."""
+    rng = np.random.default_rng(0)
+    for lag in (2, 3, 5):
+        for _ in range(200):
+            ratios, weights = rng.uniform(0, 1, lag - 1), rng.standard_normal(lag - 1)
+            kernel = np.array([np.sum(weights * ratios**s) for s in range(1, 2 * lag)])
+            others = np.abs(np.delete(kernel, lag - 1)).sum()
+            assert abs(kernel[lag - 1]) <= others * (1 + 1e-9)
+
+
 def test_counting() -> None:
     assert lag_law("lin", (3, 7)).heads == 7 and lag_law("log", (7,)).heads == 7 and lag_law("lin", (7,), error=1.0).heads == 0
     assert [lag_law("mixed", (lag,)).heads for lag in range(1, 8)] == [1, 2, 2, 3, 3, 4, 4]

@@ -32,7 +32,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     built = (*FIXED, thm_5_1.ID, *ADAPTIVE)
     if theorem not in built:
         raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join(built)}")
-    banks = {thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS}.get(str(theorem), thm_3_1.BANKS)
+    banks = {thm_3_1.ID: thm_3_1.LAYER_BANKS, thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS}.get(str(theorem), thm_3_1.BANKS)
     for key, allowed in (("bank", banks), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")

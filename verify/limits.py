@@ -19,7 +19,7 @@ from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual, RpeSet
 from analyzer.theorems.lag_law import applies, lag_law
 from analyzer.theorems.pi_law import best_pi_bound, hand_bound, rule
-from constructions.balanced import Balance, balanced_bank, fixed_decays
+from constructions.balanced import Balance, as_priced, balanced_bank, fixed_decays
 
 HALF = arb(1) / 2
 SHARP = 1.02
@@ -100,9 +100,7 @@ def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -
             "--heads goes with lin or log here; a mixed layer with few heads is built by: build fixed --rpe mixed --bank minimal"
         )
     price = float(arb(unit))
-    found = balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits)
-    pairs = [((rpe, p), a) for p, a in zip(found.decays, found.weights[0], strict=True) if a != 0]
-    return Bank(tuple(h for h, _ in pairs), tuple(a for _, a in pairs), found.residuals[0])
+    return as_priced(balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits), 0)
 
 
 @dataclass(frozen=True)

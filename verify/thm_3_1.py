@@ -21,7 +21,7 @@ sequence over the infinite past.
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, rational, upper, working_precision
-from analyzer.extraction import Rpe
+from analyzer.extraction import LayerRpe, Rpe
 from analyzer.feedforward import least_width, plan_barron
+from analyzer.gauss import mixed_bound
 from analyzer.kernels import Norm, l1_norm
 from analyzer.readout import ReadOut
 from analyzer.relu_error import Neuron, neurons_of, readout_error, spline_bound
@@ -98,7 +99,7 @@ class Rules:
     """The lemma of every memory."""
     budgets: Callable[[FusedLayer, Any, str, Rpe, str, list[str]], list[arb]]
     """What is promised for every memory at the stored decays, plus the budget for storing its weights; faults are appended."""
-    least_heads: Callable[[Rpe, Any, float], int | None]
+    least_heads: Callable[[LayerRpe, Any, float], int | None]
     """The fewest heads that can reach an error, where that is known."""
 
 
@@ -162,7 +163,7 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         bound=upper(bound),
         rounding=upper(rounding),
         trivial=trivial,
-        least_heads=rules.least_heads(rpe, target, upper(certified)),
+        least_heads=rules.least_heads(rpe if len(set(layer.rpe)) == 1 else "mixed", target, upper(certified)),
         parts=tuple(parts),
         sizes=network.sizes(),
         dtype=dtype,
@@ -184,18 +185,39 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
     budgets = []
     for k, lag in enumerate(target.lags, start=1):
         row = target.readout.slot(k)[0]
-        heads = list(range(len(layer.rpe))) if bank == "minimal" else bank_of(layer, k, row, len(target.lags))
-        decays = [layer.decays[h] for h in heads]
+        whole = bank in ("minimal", "balanced")
+        heads = list(range(len(layer.rpe))) if whole else bank_of(layer, k, row, len(target.lags))
         try:
-            if len({layer.rpe[h] for h in heads}) > 1:
-                raise InputError("a layer with both RPE types is not one of theorem 3.1's banks")
-            promised = theorem.extraction_budget(bank, rpe, lag, decays)
+            promised = _promise(layer, target, bank, rpe, row, lag, heads)
         except (InputError, Refusal) as error:
             faults.append(f"extraction lag {lag}: {error}")
             promised = arb.pos_inf()
         weights = [layer.gains[h, row, 0] for h in heads]
         budgets.append(promised + storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
     return budgets
+
+
+def _promise(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, row: int, lag: int, heads: list[int]) -> arb:
+    """The lemma at the stored decays; a balanced bank promises its own norm with ideal heads, since no theorem gives a rate."""
+    kinds = [layer.rpe[h] for h in heads]
+    if bank == "balanced" and len(set(kinds)) == 1:
+        return own_error(layer, target, row)
+    if len(set(kinds)) > 1:
+        if bank != "minimal" or kinds.count("log") != 1 or lag != 2 * kinds.count("lin") + 1:
+            raise InputError("a layer with both RPE types is one of theorem 3.1's banks only as one log and n lin heads for lag 2n + 1")
+        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]])
+    return theorem.extraction_budget(bank, rpe, lag, [layer.decays[h] for h in heads])
+
+
+BALL_SHARE = arb(2) ** -40
+"""Radii of balls have 30 bits, and a tail is at most 2^-12 of a norm: two ways to compute it agree to this share."""
+
+
+def own_error(layer: FusedLayer, target: LayerTarget, row: int) -> arb:
+    """‖κ − wanted‖₁ of the stored bank with ideal heads, in exact arithmetic."""
+    unit = [fmpq(int(j == row)) for j in range(target.readout.coordinates)]
+    ideal = replace(layer, constants=None)
+    return l1_norm(ideal.kernel(unit, 0, *target.wanted(unit, 0))).most * (1 + BALL_SHARE)
 
 
 def bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
@@ -225,7 +247,7 @@ RULES = Rules(
     theorem.ID,
     parts=lambda target: [f"extraction lag {lag}" for lag in target.lags],
     budgets=_extraction_budgets,
-    least_heads=lambda rpe, target, error: lag_law(rpe, target.lags, error).heads,
+    least_heads=lambda kind, target, error: lag_law(kind, target.lags, error).heads,
 )
 
 

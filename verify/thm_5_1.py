@@ -10,19 +10,16 @@ For an exact network with a fitted bank that promise is the certified error itse
 with other weights, another kernel or another chain than its card fails against it.
 """
 
-from dataclasses import replace
-
-from flint import arb, fmpq
+from flint import arb
 
 from analyzer.errors import InputError, Refusal
 from analyzer.extraction import Rpe
-from analyzer.kernels import l1_norm
 from analyzer.targets import KernelMemory
 from analyzer.theorems import thm_5_1 as theorem
 from constructions.fused import FusedLayer
 from constructions.transformer import Transformer
 from verify.certificate import Certificate
-from verify.thm_3_1 import Rules, bank_of, certify, storage
+from verify.thm_3_1 import Rules, bank_of, certify, own_error, storage
 
 
 def verify(network: Transformer, target: KernelMemory, bank: str, ffn: str) -> Certificate:
@@ -41,7 +38,7 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
             if any(layer.rpe[h] != rpe for h in heads):
                 raise InputError("a layer with both RPE types is not one of theorem 5.1's banks")
             if bank == "fitted":
-                promised = _own_error(layer, target, row)
+                promised = own_error(layer, target, row)
             else:
                 promised = theorem.kernel_budget(rpe, kernel, [layer.decays[h] for h in heads])
         except (InputError, Refusal) as error:
@@ -49,17 +46,6 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
             promised = arb.pos_inf()
         budgets.append(promised + storage(layer, heads, [*weights, residual], dtype))
     return budgets
-
-
-BALL_SHARE = arb(2) ** -40
-"""Radii of balls have 30 bits, and a tail is at most 2^-12 of a norm: two ways to compute it agree to this share."""
-
-
-def _own_error(layer: FusedLayer, target: KernelMemory, row: int) -> arb:
-    """‖κ − ρ‖₁ of the stored bank with ideal heads, in exact arithmetic."""
-    unit = [fmpq(int(j == row)) for j in range(target.readout.coordinates)]
-    ideal = replace(layer, constants=None)
-    return l1_norm(ideal.kernel(unit, 0, *target.wanted(unit, 0))).most * (1 + BALL_SHARE)
 
 
 RULES = Rules(
