@@ -78,6 +78,13 @@ def theorems(
     theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str, as_json: bool
 ) -> None:
     """What is implemented: statement, constants, proof graph; with --target, who depends on whom."""
+    from analyzer.theorems import LIMITS
+
+    if theorem_id in LIMITS:
+        if latex or graph or dot or target_file is not None:
+            raise InputError(f"{theorem_id} is a limit, with its proof as text; --latex, --graph, --dot and --target are for theorems")
+        _show_limit(LIMITS[theorem_id], as_json)
+        return
     if theorem_id is not None:
         _theorem(theorem_id)
     if target_file is not None and theorem_id is None:
@@ -91,12 +98,12 @@ def theorems(
     from analyzer.theorems import THEOREMS
 
     if theorem_id is None:
-        rows = [{"id": name, "title": module.TITLE} for name, module in THEOREMS.items()]
+        rows = [{"id": name, "title": module.TITLE} for name, module in {**THEOREMS, **LIMITS}.items()]
         if as_json:
             _emit({"theorems": rows})
         else:
             for row in rows:
-                click.echo(f"{row['id']:10} {row['title']}")
+                click.echo(f"{row['id']:15} {row['title']}")
         return
     module = _theorem(theorem_id)
     if target_file is None:
@@ -116,6 +123,14 @@ def theorems(
         click.echo(dot_text(proof))
     elif graph:
         click.echo("\n".join(tree_lines(proof)))
+    else:
+        click.echo(module.__doc__.strip())
+
+
+def _show_limit(module: Any, as_json: bool) -> None:
+    """The page of a limit: statement and proof."""
+    if as_json:
+        _emit({"id": module.ID, "title": module.TITLE, "page": module.__doc__.strip()})
     else:
         click.echo(module.__doc__.strip())
 
@@ -150,10 +165,10 @@ def _adaptive_target(path: Path) -> Any:
 
 
 def _theorem(theorem_id: str) -> Any:
-    from analyzer.theorems import THEOREMS
+    from analyzer.theorems import LIMITS, THEOREMS
 
     if theorem_id not in THEOREMS:
-        raise InputError(f"unknown theorem {theorem_id[:40]!r}; known: {', '.join(THEOREMS)}")
+        raise InputError(f"unknown theorem {theorem_id[:40]!r}; known: {', '.join(THEOREMS)}; limits: {', '.join(LIMITS)}")
     return THEOREMS[theorem_id]
 
 
@@ -734,15 +749,23 @@ def limits() -> None:
 @click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
 @click.option("--heads", type=int, required=True)
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--certificate", type=click.Path(path_type=Path), help="Write bank and lower bound to a file that `verify` re-checks.")
 @_json
 @_quiet
-def kernel_limits_command(text: str, heads: int, rpe: Any, as_json: bool, quiet: bool) -> None:
+def kernel_limits_command(text: str, heads: int, rpe: Any, certificate: Path | None, as_json: bool, quiet: bool) -> None:
     """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
-    from verify.kernel_limits import kernel_limits
+    from verify.certificate_files import check_place, write_json
+    from verify.kernel_limits import kernel_certificate, kernel_limits
     from verify.report import progress, show_kernel_limits
 
+    if certificate is not None:
+        check_place(certificate)
     with progress("fitting and bounding", quiet or as_json):
-        result = kernel_limits(text, rpe, heads)
+        found = kernel_certificate(text, rpe, heads)
+        result = kernel_limits(found)
+    if certificate is not None:
+        write_json(certificate, found)
+        result["certificate"] = str(certificate)
     if as_json:
         _emit(result)
     else:
@@ -852,7 +875,7 @@ def _limits_one_lag(
     law = lag_law(rpe, (lag,))
     result: dict[str, Any] = {"rpe": rpe, "lag": lag, "min_heads": law.heads, "proof": law.status, "budgeted_error": None}
     if heads is not None:
-        result["heads"] = heads
+        result |= {"heads": heads, "least_error": 1.0 if heads < law.heads else 0.0}
     if certificate is not None and (not units or (heads is not None and heads < law.heads)):
         raise InputError("a certificate needs --dtype or --bits, and as many heads as the lag law asks for")
     for name, size in units.items():
@@ -999,9 +1022,12 @@ def _verify_file(path: Path, as_json: bool) -> None:
     """Re-check a certificate of a limit."""
     start = time.perf_counter()
     from verify.certificate_files import check, read_json
+    from verify.kernel_limits import FORMAT, check_kernel_certificate
     from verify.report import show_checked
 
-    found = check(read_json(path))
+    data = read_json(path)
+    of_kernel = isinstance(data, dict) and data.get("format") == FORMAT
+    found = check_kernel_certificate(data) if of_kernel else check(data)
     result = {**found, "verdict": "violated" if found["faults"] else "holds", "seconds": time.perf_counter() - start}
     if as_json:
         _emit(result)

@@ -104,9 +104,9 @@ def _dual(data: Any) -> LowerBound:
     return LowerBound(from_text(data["claim"]), data["kind"], tuple(edges), tuple(tuple(row) for row in vectors))
 
 
-def kernel_limits(text: str, rpe: Rpe, heads: int) -> dict[str, Any]:
-    """What `lemmaformer limits kernel` prints."""
-    certificate = kernel_certificate(text, rpe, heads)
+def kernel_limits(certificate: dict[str, Any]) -> dict[str, Any]:
+    """What `lemmaformer limits kernel` prints of a certificate."""
+    text, rpe, heads = certificate["kernel"], certificate["rpe"], certificate["heads"]
     kernel = parse_kernel(text)
     dual = certificate["dual"]
     below = _dual(dual)

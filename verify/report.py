@@ -179,6 +179,8 @@ def show_lag_limit(result: dict[str, Any]) -> None:
     out.print(
         f"lag {result['lag']}, one dp-free layer: at least {result['min_heads']} {what} for any error below 1 (lag law, {result['proof']})"
     )
+    if result.get("least_error"):
+        out.print(f"{result['heads']} heads are too few: whatever their decays and the read-out, the worst-case error is at least 1")
     pair = result["budgeted_error"]
     if pair is None:
         out.print("give --dtype or --bits for the least error that an arithmetic allows")
@@ -187,7 +189,8 @@ def show_lag_limit(result: dict[str, Any]) -> None:
     if "pi_law" in result:
         rows.append([f"π-law, closed form (λ = {result['pi_law_frequency']:g})", number(result["pi_law"])])
         rows.append(["by hand: min(1, u·C(2T, T))", number(result["hand_bound"])])
-    out.print(table(f"least error plus price of rounding, {result['arithmetic']} (u = {result['unit']})", ["E_u", "value"], rows))
+    out.print(f"least error plus price of rounding, {result['arithmetic']} (u = {result['unit']}), any decays:")
+    out.print(table("", ["E_u", "value"], rows))
     used = f"{result['heads_used']} heads" if result["heads_used"] else "the zero network"
     out.print(f"upper bound by {used}, weights adding up to {number(result['weights_l1'])}")
     if "certificate" in result:
@@ -199,7 +202,8 @@ def show_horizon(result: dict[str, Any]) -> None:
     out = console()
     columns = ["arithmetic", "horizon", "E_u there <", "E_u beyond ≥", "⌊ln(1/u)/π⌋"]
     rows = [[r["arithmetic"], r["horizon"], number(r["upper"]), number(r["next_lower"]), r["rule"]] for r in result["rows"]]
-    out.print(table(f"the largest lag with E_u < 1/2, {result['rpe']} heads, any number of them", columns, rows))
+    out.print(f"the largest lag with E_u < 1/2, {result['rpe']} heads, any number of them:")
+    out.print(table("", columns, rows))
     if "rule_holds" in result:
         verdict = "holds" if result["rule_holds"] else f"fails at {', '.join(map(str, result['rule_exceptions']))} bits"
         out.print(f"the rule ⌊ln(1/u)/π⌋ {verdict}")
@@ -211,8 +215,10 @@ def show_slopes(result: dict[str, Any]) -> None:
     """The audit of given slopes."""
     out = console()
     rows = [[r["lag"], number(r["lower"]), number(r["upper"]), "yes" if r["resolved"] else "no"] for r in result["rows"]]
-    title = f"{result['heads']} {result['rpe']} heads with slopes {result['slopes']}, weights in {result['dtype']}"
-    out.print(table(title, ["lag", "best error ≥", "best error ≤", "below 1/2"], rows))
+    out.print(
+        f"{result['heads']} {result['rpe']} heads with slopes {result['slopes']}, any weights, stored in {result['dtype']}:"
+    )
+    out.print(table("", ["lag", "best error ≥", "best error ≤", "below 1/2"], rows))
     resolved = ", ".join(map(str, result["resolved"])) or "none"
     out.print(f"lags that position alone can resolve: {resolved}")
     for key in ("certificate", "figure"):
@@ -225,7 +231,8 @@ def show_checked(result: dict[str, Any]) -> None:
     out = console()
     if "entries" in result:
         rows = [[e["lag"], number(e["lower"]), number(e["upper"])] for e in result["entries"]]
-        out.print(table(f"{result['claim']}, {result['rpe']}: from the exact numbers in the file", ["lag", "lower", "upper"], rows))
+        out.print(f"{result['claim']}, {result['rpe']}: from the exact numbers in the file")
+        out.print(table("", ["lag", "lower", "upper"], rows))
     else:
         out.print(f"{result['kernel']}, {result['rpe']}, {result['heads']} heads: {number(result['lower'])} ≤ {number(result['upper'])}")
     for fault in result["faults"]:

@@ -50,6 +50,9 @@ from analyzer.exact import lower, working_precision
 from analyzer.extraction import Rpe
 from analyzer.memory_kernels import Factors, MemoryKernel
 
+ID = "hankel"
+TITLE = "heads per kernel: singular values that no H heads can beat"
+
 BITS = 256
 """Precision of sections: second differences lose about twice the bits of the largest index, 60 of them."""
 VECTOR_BITS = 44
