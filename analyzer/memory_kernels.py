@@ -253,9 +253,9 @@ class MemoryKernel:
     def exact_decays(self, rpe: str) -> list[fmpq]:
         """Decays of the terms c e^{−as} (lin) or c s^{−q} (log) of ρ: heads that are exact."""
         if rpe == "lin":
-            return sorted(-f.exponent[1] for _, f in self.terms if not f.powers and not f.waves and f.exponent[2] == 0)
+            return sorted({-f.exponent[1] for _, f in self.terms if not f.powers and not f.waves and f.exponent[2] == 0})
         pure = [f.powers[0] for _, f in self.terms if len(f.powers) == 1 and not f.waves and not any(f.exponent[1:])]
-        return sorted(-q for alpha, beta, q in pure if alpha == 1 and beta == 0)
+        return sorted({-q for alpha, beta, q in pure if alpha == 1 and beta == 0})
 
     def waves(self) -> bool:
         return any(factors.waves for _, factors in self.terms)

@@ -30,9 +30,11 @@ from constructions.banks import GUARD, HeadBank, interpolation_bits, polynomial_
 MAX_FITTED = 12
 """Heads that are searched for: beyond them the linear programmes reach the limits of double precision."""
 CONFLUENCE = fmpq(1, 2**32)
+"""Relative distance of decays that stand for a multiple one: the error is its square, the weights its powers' inverse."""
 LARGEST_PLACE = 1 << 200
 """Bumps beyond this T are left out: heights T^{1+γ}ρ(T) are far below the weights' last bit there."""
 CERTIFY_BITS = 320
+"""Bits for the kernel of a bank, and 64 more for each head: clustered decays cancel."""
 
 
 @dataclass(frozen=True)

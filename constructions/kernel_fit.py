@@ -7,8 +7,8 @@ For given decays the weights of the least Σ_s |ρ(s) − Σ_h a_h k_h(s)| + pri
 which has H rows only: s = 1, 2, … one by one, then Gauss points of geometric blocks with the block's length as weight w_s (and, for lin
 heads, s = 0 with w_0 = price, as c = ρ(0) − Σ_h a_h(1−z_h) puts s = 0 right). Decays are improved by sequential linear programming: the
 kernels are linearised in θ_h = log p_h (lin) or log(p_h − 1) (log), steps |Δθ_h| ≤ r are kept if the value falls, and r adapts. Starts
-are the best log-spaced progressions. Where η_s is strictly inside (−1, 1) the optimal kernel meets ρ: those s are returned too, so that
-the weights can be computed exactly.
+are the best progressions in θ, wide and narrow. Where η_s is strictly inside (−1, 1) the optimal kernel meets ρ: those s are returned
+too, so that the weights can be computed exactly.
 """
 
 import itertools
@@ -86,6 +86,7 @@ class Search:
 
     @property
     def range(self) -> tuple[float, float]:
+        """The θ that are tried."""
         low, high = RANGES[self.rpe]
         least = math.log(30 / self.rows[0][-1]) if low is None else low
         asked = self.slowest - (self.rpe == "log")

@@ -75,12 +75,11 @@ def _arithmetic(target: KernelMemory, rpe: Rpe, heads: int, dtype: str) -> Arith
 
 def _sizes(heads: int, needs: Sequence[int | None]) -> list[int]:
     """An even split, in which kernels that need less leave the rest to those after them; at most what a fitted bank can have."""
-    sizes: list[int] = []
+    sizes: dict[int, int] = {}
     for k in sorted(range(len(needs)), key=lambda k: needs[k] or MAX_FITTED):
-        share = split(heads - sum(sizes), len(needs) - len(sizes))[0]
-        sizes.append(min(share, needs[k] or MAX_FITTED))
-    order = sorted(range(len(needs)), key=lambda k: needs[k] or MAX_FITTED)
-    return [sizes[order.index(k)] for k in range(len(needs))]
+        share = split(heads - sum(sizes.values()), len(needs) - len(sizes))[0]
+        sizes[k] = min(share, needs[k] or MAX_FITTED)
+    return [sizes[k] for k in range(len(needs))]
 
 
 def _interpolated(

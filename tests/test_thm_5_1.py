@@ -150,6 +150,15 @@ def test_fitted_banks_are_good(text: str, rpe: Any, heads: int, known: float) ->
     assert upper(bank_error(fitted_bank(rpe, parse_kernel(text), 1, heads), parse_kernel(text)).most) <= known
 
 
+def test_heads_are_shared_out() -> None:
+    """exp(-s/5) needs one head and leaves the rest; equal terms written twice are one."""
+    target = KernelMemory(("(s+1)**-2", "exp(-s/5)"))
+    certificate = verify(build(target, heads=4).network, target, "fitted", "spline")
+    assert certificate.sizes["heads"] == 4 and certificate.parts[1].certified <= 1e-12 and certificate.parts[0].certified <= 0.021
+    twice = parse_kernel("exp(1-s) + exp(-s)")
+    assert twice.exact_decays("lin") == [1] and fitted_bank("lin", twice, 1, 3).heads == 1
+
+
 def test_fewest_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = parse_kernel("(s+1)**-2")
     bank = bank_for_error("lin", kernel, 1, 0.03)

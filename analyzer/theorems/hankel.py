@@ -61,10 +61,11 @@ PLAIN = 64
 """Rows of a section before blocks begin to grow, and the most of a plain section."""
 BLOCK_RATIO = 1.15
 FARTHEST = 10**8
-LONGEST_SUM = 1 << 12
-"""Kernels without a closed second antidifference are summed up to here."""
 SIGN_WINDOW = 512
+LONGEST_WINDOW = 1 << 12
+"""Signs that are looked at, and the most that a certificate may ask for."""
 MAX_EDGES = 400
+"""Rows that a certificate may ask for: a few seconds."""
 SHRINK = (2.0**-34, 2.0**-24, 2.0**-14, 2.0**-7)
 """Shares by which a numerical singular value is lowered until it can be certified."""
 
@@ -241,7 +242,7 @@ def check_lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int, bound: LowerBo
         return True
     with working_precision(BITS):
         if bound.kind == "signs":
-            return bound.edges[-1] <= LONGEST_SUM and bound.claim <= sign_bound(kernel, heads, bound.edges[-1])
+            return bound.edges[-1] <= LONGEST_WINDOW and bound.claim <= sign_bound(kernel, heads, bound.edges[-1])
         if bound.kind != {"lin": "hankel", "log": "helson"}[rpe]:
             raise InputError(f"a {bound.kind[:20]} section says nothing about {rpe} heads")
         least = 0 if rpe == "lin" else 1
