@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import upper, working_precision
+from analyzer.exact import UNIT, upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
@@ -26,7 +26,7 @@ from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.banks import HeadBank
 from constructions.fused import fuse
-from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
+from constructions.precision import MANTISSA, SMALLEST, tap_count
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 BOX_SHARE = arb(2) ** -10

@@ -27,7 +27,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe
 from analyzer.feedforward import least_width, plan_barron
 from analyzer.kernels import Norm, l1_norm
@@ -39,7 +39,6 @@ from analyzer.theorems.lag_law import lag_law
 from constructions import fast
 from constructions.feedforward import STORAGE
 from constructions.fused import FusedLayer, fuse
-from constructions.precision import UNIT
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.transformer import Transformer, to_exact
 from verify.certificate import Certificate, Part
