@@ -280,6 +280,15 @@ def test_restored_chains_are_exact(target: FixedMemory, options: dict[str, Any])
     assert (fast.forward(built.network, tokens)[:, lag:] == wanted(target, tokens)[:, lag:]).all()
 
 
+@pytest.mark.parametrize("alphabet", [None, LETTERS])
+def test_one_layer_is_a_chain_too(alphabet: tuple[fmpq, ...] | None) -> None:
+    target = FixedMemory((2,), alphabet=alphabet)
+    built = build(target, dtype="float64", error=1e-2)
+    certificate = verify(built.network, target, "minimal", "spline")
+    assert built.shifts == (2,) and certificate.verdict is Verdict.HOLDS and certificate.certified <= 1e-2
+    assert build(target if alphabet is None else FixedMemory((2,)), dtype="exact", heads=1).shifts == (1, 1)
+
+
 def test_values_between_layers_stay_within_the_margins() -> None:
     """The carrier of every layer of a real run, against error and room."""
     target = FixedMemory((12,), alphabet=(-1, 0, 1))
@@ -297,6 +306,35 @@ def test_values_between_layers_stay_within_the_margins() -> None:
         assert np.abs(x[..., carrier]).max() <= 1.01 + digital["restored"][-1]["room"]
         x, past = (np.asarray(v) for v in reference.feed(layer.feedforward, x, past, False))
     assert 0 < worst <= max(group["error"] for group in digital["restored"])
+
+
+def test_lag_forty_in_float32() -> None:
+    """Far beyond one layer's horizon: certified to 1e-2, and not exceeded by random, periodic or searched sequences."""
+    target = FixedMemory((40,))
+    built = build(target, bank="balanced", dtype="float32", error=1e-2)
+    certificate = verify(built.network, target, "balanced", "spline")
+    sizes = certificate.sizes
+    assert certificate.verdict is Verdict.HOLDS and certificate.certified <= 1e-2 and sizes["layers"] * sizes["heads"] >= 40
+    rng = np.random.default_rng(0)
+    waves = np.where(np.sin(rng.uniform(0.01, 3.1, (32, 1)) * np.arange(160)) < 0, -1.0, 1.0)[..., None]
+    best = np.concatenate([waves, rng.choice([-1.0, 1.0], (32, 160, 1))])
+    errors = np.abs(fast.forward(built.network, best) - wanted(target, best))
+    worst, last = errors.max(), errors[:, -1]
+    for rate in (0.2, 0.1, 0.05, 0.02, 0.01) * 4:
+        other = np.where(rng.random(best.shape) < rate, -best, best)
+        found = np.abs(fast.forward(built.network, other) - wanted(target, other))[:, -1]
+        best, last = np.where((found > last)[:, None, None], other, best), np.maximum(found, last)
+    assert 0.2 * certificate.certified < max(worst, last.max()) <= certificate.certified
+
+
+def test_lag_one_thousand_exactly() -> None:
+    target = FixedMemory((1000,), alphabet=LETTERS)
+    built = build(target, bank="balanced", dtype="float32")
+    certificate = verify(built.network, target, "balanced", "spline")
+    assert certificate.verdict is Verdict.HOLDS and certificate.certified == certificate.rounding == 0
+    assert certificate.details["plan"]["layers"] == 250 and certificate.sizes["layers"] == 251
+    tokens = np.random.default_rng(0).choice([-1.0, 1.0], (11000, 1))
+    assert (fast.forward(built.network, tokens)[1000:] == tokens[:-1000, 0]).all()
 
 
 @given(st.lists(st.integers(-16, 16), min_size=2, max_size=6, unique=True))

@@ -61,6 +61,8 @@ BANKS = ("minimal", "balanced")
 OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
 MAX_DEPTH = 4096
 """Layers we build: a lag of a few thousand tokens, one at a time."""
+MAX_PLANNED_LAG = 4 * MAX_DEPTH
+"""Lags that are planned for: four tokens per layer are what float32 restores."""
 MAX_COMBINATIONS = 1024
 """Combinations of letters that the read-out of a restored network may depend on."""
 
@@ -123,6 +125,13 @@ def check_options(
             f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1; give --depth auto, "
             f"{-(-lag // heads)} layers or {least_heads(lag, depth)} heads"
         )
+    if dtype == "exact" and heads is None and least_heads(lag, depth or 1) > thm_3_1.MAX_HEADS:
+        least = least_heads(lag, thm_3_1.MAX_HEADS)
+        raise Refusal(
+            f"lag {lag} needs more than {thm_3_1.MAX_HEADS} heads in a layer, the most that we build; give --depth {least} or more"
+        )
+    if dtype != "exact" and lag > MAX_PLANNED_LAG:
+        raise Refusal(f"lag {lag} is longer than any chain that we plan: {MAX_PLANNED_LAG} tokens in at most {MAX_DEPTH} layers")
     if not thm_3_1.LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
     if bank == "balanced" and dtype == "exact":
