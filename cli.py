@@ -17,6 +17,7 @@ from analyzer.errors import InputError, LemmaformerError, Refusal
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
+LAYER_RPE = click.Choice(["lin", "log", "mixed"])
 FIXED_BANK = click.Choice(["paper", "tuned", "minimal", "balanced"])
 FFN = click.Choice(["spline", "barron"])
 DTYPE_BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
@@ -161,6 +162,7 @@ def _theorem(theorem_id: str) -> Any:
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
 @click.option("--lags", help="Lags such as 4 or 2,5; for adaptive memories the longest lag of each.")
 @click.option("--target", "target_file", type=click.Path(path_type=Path), help="An adaptive target, instead of --lags.")
+@click.option("--kernel", "kernels", multiple=True, help="thm-5.1: a kernel in s such as 'exp(-s/5)'; once per memory.")
 @click.option("--chain", type=int, help="thm-4.4 with --lags: how many memories form the chain; the rest is parallel.  [default: all]")
 @click.option("--heads", type=int, help="Heads in all (thm-3.1), or in every layer.")
 @click.option("--tuning", type=click.Choice(["paper", "tuned"]), default="tuned", show_default=True)
@@ -177,6 +179,7 @@ def bound(
     rpe: Any,
     lags: str | None,
     target_file: Path | None,
+    kernels: tuple[str, ...],
     chain: int | None,
     heads: int | None,
     tuning: str,
@@ -200,13 +203,19 @@ def bound(
         raise InputError(f"--solve {solve} needs --error")
     if (solve is None) == (heads is None):
         raise InputError("give either --heads, or --solve with --error")
-    if (lags is None) == (target_file is None):
+    if (theorem_id == "thm-5.1") != bool(kernels):
+        raise InputError("--kernel goes with thm-5.1, and thm-5.1 needs it")
+    if (lags is None) == (target_file is None) and not kernels:
         raise InputError("give either --lags or, for an adaptive target, --target")
     if rate != "best" and re.fullmatch("[0-9]{1,3}", rate) is None:
         raise InputError(f"--rate {rate[:20]!r} is neither a whole number nor 'best'")
     _checked_heads(heads, MAX_BOUND_HEADS)
     whole_rate = None if rate == "best" else int(rate)
-    if theorem_id == "thm-3.1":
+    if kernels:
+        if lags or target_file or chain is not None or share or readout or dim != 1 or solve == "width":
+            raise InputError("thm-5.1 takes --kernel, --rpe, --tuning, --rate and --heads or --solve heads --error")
+        result: dict[str, Any] = _kernel_bound(kernels, rpe, heads, tuning, whole_rate, error)
+    elif theorem_id == "thm-3.1":
         from analyzer.targets import FixedMemory
 
         if target_file is not None or chain is not None:
@@ -214,7 +223,7 @@ def bound(
         if readout is not None and solve != "width":
             raise InputError("--readout goes with --solve width: the attention part does not depend on it")
         target = FixedMemory(_lags(lags or ""), dim, readout)
-        result: dict[str, Any] = {"lags": list(target.lags)}
+        result = {"lags": list(target.lags)}
         if solve == "width":
             result |= _width(target, ffn, error)
         else:
@@ -240,6 +249,42 @@ def bound(
         from verify.report import show_bound
 
         show_bound(result)
+
+
+def _kernel_bound(
+    kernels: tuple[str, ...], rpe: Any, heads: int | None, tuning: str, rate: int | None, error: float | None
+) -> dict[str, Any]:
+    """Theorem 5.1 for the given kernels."""
+    from analyzer.exact import nearest, upper
+    from analyzer.latex import latex as latex_of
+    from analyzer.targets import KernelMemory
+    from analyzer.theorems import thm_5_1
+
+    parsed = KernelMemory(kernels).parsed
+    if heads is None:
+        assert error is not None
+        found = thm_5_1.solve_heads(rpe, parsed, error, tuning, rate)
+    else:
+        found = thm_5_1.attention_bound(rpe, parsed, heads, tuning, rate)
+    expression = thm_5_1.expression(rpe, tuning)
+    envelopes = [kernel.envelope for kernel in parsed]
+    variations = [upper(thm_5_1.bump_variation(rpe, kernel, n, t)) for kernel, n, t in zip(parsed, found.rates, found.tunings, strict=True)]
+    return {
+        "kernels": list(kernels),
+        "rpe": rpe,
+        "tuning": tuning,
+        "attention": upper(found.total),
+        "heads": sum(found.heads),
+        "split": list(found.heads),
+        "rate": list(found.rates),
+        "alpha": [nearest(t.alpha) for t in found.tunings],
+        "gamma": [nearest(t.gamma) for t in found.tunings],
+        "variation": variations,
+        "errors": [upper(e) for e in found.errors],
+        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": nearest(e.constant)} for e in envelopes],
+        "expression": str(expression),
+        "latex": latex_of(expression),
+    }
 
 
 def _leveled(
@@ -400,7 +445,7 @@ def build() -> None:
 @click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with the target.")
 @click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags).")
 @click.option("--readout", help="Read-out such as 'x0 + m1*m2' (with --lags); default: the sum of the memories.")
-@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--rpe", type=LAYER_RPE, default="lin", show_default=True, help="mixed: one log head and lin heads, for one odd lag.")
 @click.option("--bank", type=FIXED_BANK, default="minimal", show_default=True)
 @click.option("--heads", type=int, help="Heads in all; with --depth the most in a layer.")
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
@@ -451,7 +496,7 @@ def fixed(
         raise InputError("--share goes with paper and tuned banks; a minimal bank always serves all lags")
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
-    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_sizes
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, check_layer, check_sizes
 
     if depth is None and (restore or target.alphabet is not None):
         raise InputError("--restore and --alphabet need layers to restore after: add --depth auto")
@@ -467,8 +512,7 @@ def fixed(
         check_options(target, rpe, restore=restore, **options)
         _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
         return
-    if bank == "balanced":
-        raise InputError("--bank balanced goes with --depth; one layer takes paper, tuned or minimal banks")
+    check_layer(target, rpe, bank, heads, dtype)
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
@@ -620,9 +664,89 @@ def adaptive(
     _finish(built, certificate, asked, out, as_json, keep_violated=width is not None)
 
 
+@build.command("kernel")
+@click.option("--kernel", "kernels", multiple=True, help="A kernel in s such as '(s+1)**-2'; once per memory.")
+@click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with the target.")
+@click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --kernel).")
+@click.option("--readout", help="Read-out such as 'x0 + k1*k2' (with --kernel); default: the sum of the memories.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@click.option("--bank", type=click.Choice(["paper", "tuned", "fitted"]), default="fitted", show_default=True)
+@click.option("--heads", type=int, help="Heads in all.")
+@click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --heads is given]")
+@click.option("--ffn", type=FFN, default="spline", show_default=True)
+@click.option("--width", type=int, help="Neurons of the read-out.")
+@click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+@_quiet
+def build_kernel(
+    kernels: tuple[str, ...],
+    target_file: Path | None,
+    dim: int,
+    readout: str | None,
+    rpe: Any,
+    bank: str,
+    heads: int | None,
+    error: float | None,
+    ffn: str,
+    width: int | None,
+    dtype: str,
+    seed: int,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Essentially sparse memories: y_t = f(x_t, Σ ρ_k(s) x_{t-s}, …) by Theorem 5.1."""
+    from analyzer.targets import KernelMemory, kernel_target, read_toml
+
+    if bool(kernels) == (target_file is not None):
+        raise InputError("give either --kernel or --target")
+    target = kernel_target(read_toml(target_file), str(target_file)) if target_file else KernelMemory(kernels, dim, readout)
+    if target_file and (dim != 1 or readout is not None):
+        raise InputError("--dim and --readout go with --kernel; a target file has its own")
+    if seed < 0:
+        raise InputError(f"--seed {seed} is negative")
+    from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
+    from analyzer.theorems.thm_5_1 import check_sizes
+
+    check_sizes(target, rpe, bank, heads, error, width)
+    from constructions.card import check_output
+
+    check_output(out)
+    from constructions.thm_5_1 import build as build_network
+    from verify.report import progress
+    from verify.thm_5_1 import verify as certify
+
+    with progress("building and certifying", quiet or as_json):
+        built = build_network(target, rpe=rpe, bank=bank, heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed)
+        certificate = certify(built.network, target, bank, ffn)
+    asked = error if error is not None or heads is not None else DEFAULT_ERROR
+    _finish(built, certificate, asked, out, as_json)
+
+
 @cli.group()
 def limits() -> None:
     """What no network of a class can do."""
+
+
+@limits.command("kernel")
+@click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
+@click.option("--heads", type=int, required=True)
+@click.option("--rpe", type=RPE, default="lin", show_default=True)
+@_json
+@_quiet
+def kernel_limits_command(text: str, heads: int, rpe: Any, as_json: bool, quiet: bool) -> None:
+    """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
+    from verify.kernel_limits import kernel_limits
+    from verify.report import progress, show_kernel_limits
+
+    with progress("fitting and bounding", quiet or as_json):
+        result = kernel_limits(text, rpe, heads)
+    if as_json:
+        _emit(result)
+    else:
+        show_kernel_limits(result)
 
 
 @limits.command("dp-free")
@@ -660,7 +784,7 @@ def dp_free(error: float, as_json: bool) -> None:
 
 
 @limits.command("lag")
-@click.option("--rpe", type=click.Choice(["lin", "log", "mixed"]), default="lin", show_default=True, help="Heads of one type, or of both.")
+@click.option("--rpe", type=LAYER_RPE, default="lin", show_default=True, help="Heads of one type, or of both.")
 @click.option("--lag", type=int, help="How many tokens back.")
 @click.option("--heads", type=int, help="At most so many heads (lin, log).  [default: any number]")
 @click.option("--dtype", type=ARITHMETIC, help="The arithmetic in which weights are stored.")
@@ -698,7 +822,7 @@ def limits_lag(
         return
     if lag is None:
         raise InputError("give --lag, or --horizon")
-    if figure is not None or len(units) > 1 and bits is not None:
+    if figure is not None or (len(units) > 1 and bits is not None):
         raise InputError("--figure and a range of bits go with --horizon")
     _limits_one_lag(rpe, lag, heads, units if dtype or bits else {}, certificate, as_json, quiet)
 
@@ -949,10 +1073,10 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
 
     from analyzer.adaptive import AdaptiveMemory
     from analyzer.exact import nearest
-    from analyzer.targets import target_from_dict
+    from analyzer.targets import KernelMemory, target_from_dict
 
     target = target_from_dict(card.get("target"), "card.json")
-    if target.alphabet is None:
+    if isinstance(target, KernelMemory) or target.alphabet is None:
         return None
     if not isinstance(target, AdaptiveMemory):
         return int((~np.isin(tokens, [nearest(v) for v in target.alphabet]).all(axis=-1)).sum())

@@ -119,7 +119,7 @@ def _multiply(left: Sum, right: Sum) -> Sum:
 
 def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out", functions: Sequence[str] = tuple(FUNCTIONS)) -> Sum:
     """Parse an expression over named slots (name → position), each of `dim` coordinates; `what` it is goes into error messages."""
-    tree = _syntax_tree(text, what)
+    tree = syntax_tree(text, what)
     try:
         return _Reader(text.strip(), slots, dim, what, functions).read(tree)
     except (RecursionError, MemoryError) as error:
@@ -128,12 +128,13 @@ def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out", fu
 
 def names_in(text: str, what: str) -> list[str]:
     """The names that an expression uses, in order of appearance; function names excluded."""
-    nodes = list(ast.walk(_syntax_tree(text, what)))
+    nodes = list(ast.walk(syntax_tree(text, what)))
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     return list(dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called))
 
 
-def _syntax_tree(text: str, what: str) -> ast.expr:
+def syntax_tree(text: str, what: str) -> ast.expr:
+    """The expression's tree; text that is too long or no expression is refused."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"the {what} has {len(text)} characters, the limit is {MAX_CHARACTERS}")
     try:

@@ -40,6 +40,8 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import evaluate, rational, upper, working_precision
 
 Rpe = Literal["lin", "log"]
+LayerRpe = Literal["lin", "log", "mixed"]
+"""Heads of one type, or of both in one layer."""
 
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")
@@ -260,11 +262,10 @@ def adaptive_minimal_bound(rpe: Rpe, lags: Sequence[int], decays: Sequence[fmpq]
     return product * arb(longest) ** base * base.zeta(arb(longest + 1))
 
 
-def lag_law_text(lag: int, heads: int, rpe: Rpe) -> str:
+def lag_law_text(lag: int, heads: int, rpe: LayerRpe) -> str:
     """The lag law as a sentence."""
-    proof = "proved" if rpe == "lin" else "proof sketch"
     return (
-        f"{heads} heads cannot extract lag {lag}: by the lag law ({rpe}, {proof}) one dp-free layer with one RPE type needs at least "
+        f"{heads} heads cannot extract lag {lag}: by the lag law ({rpe}) one dp-free layer with one RPE type needs at least "
         f"{lag} heads for any error below 1; give --heads {lag} or more, or leave --heads out"
     )
 

@@ -12,14 +12,26 @@ decay slowly (the paper's log bank: s^{−1.01}) need more: their exponents form
 which is enclosed cell by cell on a uniform grid in θ, x = x_S (1 + cos θ)/2, where Q is a trigonometric polynomial F of degree n:
 with grid step h = π/(mn), ‖F‖ ≤ max_grid|F| / cos(π/2m) (M. Riesz) and the chord error is at most n²h²/8 ‖F‖ (Bernstein).
 The step from the sum to the integral costs at most half the variation of κ.
+
+Kernels from which a memory kernel ρ is subtracted have two tails that cancel only in part. Beyond the window they are summed on blocks
+[A, B) that grow geometrically: with m the middle, r the half-length and Taylor coefficients c_k of κ − ρ at m,
+
+    |κ(s) − ρ(s) − Σ_{k<K} c_k (s−m)^k| ≤ C_K |s−m|^K,     C_K the K-th coefficient enclosed on the whole block;
+
+where |c_0| exceeds what the rest can change the sign is constant and Σ_{A≤s<B} |κ − ρ| = |Σ_k c_k Σ_s (s−m)^k| up to C_K r^K (B−A), with
+power sums in closed form (Bernoulli polynomials); other blocks are halved, down to single terms.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
-from flint import arb, arb_poly, fmpq
+from flint import arb, arb_poly, arb_series, ctx, fmpq, fmpq_poly
 
 from analyzer import chebyshev
 from analyzer.exact import dyadic, upper, working_precision
+from analyzer.memory_kernels import MemoryKernel, power_series
 
 TAIL_SHARE = arb(2) ** -12
 """The part of the norm that a crude tail bound may add before more terms are summed: a loss of at most 2^-12 in sharpness."""
@@ -29,6 +41,14 @@ TAIL_BITS = 192
 """Precision of a tail bound: no cancellation there, and equality with (3.4) is seen to far below a weight's last bit."""
 GRID = 8192
 """Grid points for that integral."""
+WINDOW = 512
+"""Terms summed one by one before a kernel with a memory kernel in it is summed on blocks."""
+ORDER = 12
+"""Taylor terms on a block: with r/m ≤ 1/16 the remainder of a power s^−p is below 2^-40 of it."""
+MAX_TERMS = 1 << 14
+"""Single terms that the blocks of one kernel may fall back to; after that a block of unclear sign is only bounded."""
+FARTHEST = 1 << 60
+"""Blocks end here at the latest."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +71,11 @@ class Exponentials:
             result.append(sum(terms, arb(0)))
             terms = [term * ratio for term, ratio in zip(terms, self.ratios, strict=True)]
         return result
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x > 0 (possibly an interval); a ratio that is exactly 0 is seen at s = 0 only."""
+        rates = [(a, z.log()) for a, z in zip(self.amplitudes, self.ratios, strict=True) if not z.is_zero()]
+        return sum((arb_series([a]) * arb_series([rate * x, rate]).exp() for a, rate in rates), arb_series([0]))
 
     def tail(self, start: int) -> arb:
         """Upper bound of Σ_{s≥start} |·|."""
@@ -78,6 +103,11 @@ class Powers:
             terms = (a * arb(s) ** -p for a, p in zip(self.amplitudes, exponents, strict=True))
             result.append(sum(terms, arb(0)))
         return result
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x > 0 (possibly an interval)."""
+        pairs = zip(self.amplitudes, self.exponents, strict=True)
+        return sum((arb_series([a]) * arb_series(power_series(x, arb(1), -arb(p))) for a, p in pairs), arb_series([0]))
 
     def tail(self, start: int) -> arb:
         """Upper bound of Σ_{s≥start} |·| by the triangle inequality, Σ_h |A_h| ζ(p_h, start)."""
@@ -171,23 +201,32 @@ class Taps:
 
 @dataclass(frozen=True)
 class Kernel:
-    """residual·1{s=0} plus the groups; `spikes` are subtracted (lag → weight), so that an error kernel is a kernel."""
+    """residual·1{s=0} plus the groups; `spikes` (lag → weight) and weighted memory kernels are subtracted: an error kernel is a kernel."""
 
     residual: fmpq
     groups: tuple[Exponentials | Powers | Taps, ...]
     spikes: tuple[tuple[int, fmpq], ...] = ()
+    subtracted: tuple[tuple[fmpq, MemoryKernel], ...] = ()
 
     def values(self, start: int, stop: int) -> list[arb]:
         total = [arb(0)] * (stop - start)
         for group in self.groups:
             total = [a + b for a, b in zip(total, group.values(start, stop), strict=True)]
+        for weight, memory in self.subtracted:
+            total = [a - arb(weight) * b for a, b in zip(total, memory.values(start, stop), strict=True)]
         for lag, weight in ((0, -self.residual), *self.spikes):
             if start <= lag < stop:
                 total[lag - start] -= arb(weight)
         return total
 
     def tail(self, start: int) -> arb:
-        return sum((group.tail(start) for group in self.groups), arb(0))
+        known = sum((abs(arb(weight)) * memory.tail(start) for weight, memory in self.subtracted), arb(0))
+        return sum((group.tail(start) for group in self.groups), known)
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x beyond the residual, the spikes and the taps."""
+        known = sum((-arb(weight) * memory.taylor(x) for weight, memory in self.subtracted), arb_series([0]))
+        return sum((group.taylor(x) for group in self.groups if not isinstance(group, Taps)), known)
 
     def floats(self, length: int) -> list[float]:
         """The first values, `length` of them at most, in float64: cut where the rest adds up to less than the last bit of 1."""
@@ -214,9 +253,14 @@ class Norm:
 
 
 def l1_norm(kernel: Kernel) -> Norm:
-    """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated."""
+    """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated or summed on blocks."""
     count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
-    most = max(count, MAX_EVALUATIONS // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
+    allowed = MAX_EVALUATIONS // (8 if kernel.subtracted else 1)  # values of a memory kernel cost more
+    most = max(count, allowed // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
+    in_blocks = bool(kernel.subtracted) and not any(g.progression for g in kernel.groups if not isinstance(g, Taps))
+    if in_blocks:
+        analytic = [*(m.positive_from for _, m in kernel.subtracted), *(len(g.table) for g in kernel.groups if isinstance(g, Taps))]
+        most = max([WINDOW, count, *analytic])
     window: list[arb] = []
     while True:
         window += kernel.values(len(window), count)
@@ -228,13 +272,89 @@ def l1_norm(kernel: Kernel) -> Norm:
         count = min(2 * count, most)
     least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
     if not settled:
-        integrated = _integrated_tail(kernel.groups, count)
-        least, most_tail = integrated.lower(), most_tail.min(integrated.upper())
+        if in_blocks:
+            least, summed = _Blocks(kernel).tail(count, partial)
+        else:
+            integrated = _integrated_tail(kernel, count)
+            least, summed = integrated.lower(), integrated.upper()
+        most_tail = most_tail.min(summed)
     return Norm((partial + least).lower(), (partial + most_tail).upper(), tuple(window))
 
 
-def _integrated_tail(groups: tuple[Exponentials | Powers | Taps, ...], start: int) -> arb:
+@dataclass
+class _Blocks:
+    """Σ|κ| over geometric blocks; `left` counts the single terms that may still be evaluated."""
+
+    kernel: Kernel
+    left: int = MAX_TERMS
+
+    def tail(self, start: int, partial: arb) -> tuple[arb, arb]:
+        """Both ends of Σ_{s≥start} |κ(s)|; blocks end where what is left is a small share of the sum."""
+        least, most, rest = arb(0), arb(0), self.kernel.tail(start)
+        while start < FARTHEST and not rest <= TAIL_SHARE / 4 * (partial + least):
+            stop = start + start // 8
+            part = self.block(start, stop, TAIL_SHARE**3 * (partial + least))
+            least, most = least + part.lower().max(arb(0)), most + part.upper().min(rest.upper())
+            start, rest = stop, self.kernel.tail(stop)
+        return least.lower(), (most + rest).upper()
+
+    def block(self, start: int, stop: int, negligible: arb) -> arb:
+        """Enclosure of Σ_{start≤s<stop} |κ(s)|."""
+        count = stop - start
+        if count <= 2 * ORDER and self.left > 0:
+            self.left -= count
+            return sum((abs(v) for v in self.kernel.values(start, stop)), arb(0))
+        middle, radius = arb(fmpq(start + stop - 1, 2)), arb(fmpq(count - 1, 2))
+        with _order(ORDER + 1):
+            here = _coefficients(self.kernel.taylor(middle))
+            everywhere = _coefficients(self.kernel.taylor(arb(middle, radius)))
+        remainder = abs(everywhere[ORDER]) * radius**ORDER
+        spread = sum((abs(c) * radius**k for k, c in enumerate(here[1:ORDER], start=1)), remainder)
+        if abs(here[0]) > spread:
+            signed = sum((c * arb(_power_sum(count, k)) for k, c in enumerate(here[:ORDER]) if k % 2 == 0), arb(0))
+            return (abs(signed) + count * remainder * _SIGNED).nonnegative_part()
+        crude = (count * (abs(here[0]) + spread).min(abs(everywhere[0]))).upper()
+        if crude <= negligible or self.left <= 0 or count <= 2 * ORDER:
+            return arb(0).union(crude)
+        half = (start + stop) // 2
+        return self.block(start, half, negligible) + self.block(half, stop, negligible)
+
+
+@contextmanager
+def _order(terms: int) -> Iterator[None]:
+    """Context in which power series keep so many terms."""
+    previous, ctx.cap = ctx.cap, terms
+    try:
+        yield
+    finally:
+        ctx.cap = previous
+
+
+def _coefficients(series: arb_series) -> list[arb]:
+    found = series.coeffs()
+    return found + [arb(0)] * (ORDER + 1 - len(found))
+
+
+@cache
+def _bernoulli(k: int) -> fmpq_poly:
+    return fmpq_poly.bernoulli_poly(k)
+
+
+def _power_sum(count: int, k: int) -> fmpq:
+    """Σ_j (j − (count−1)/2)^k over 0 ≤ j < count, as (B_{k+1}((count+1)/2) − B_{k+1}((1−count)/2))/(k+1)."""
+    polynomial = _bernoulli(k + 1)
+    return (polynomial(fmpq(count + 1, 2)) - polynomial(fmpq(1 - count, 2))) / (k + 1)
+
+
+def _integrated_tail(kernel: Kernel, start: int) -> arb:
     """The tail with slow power groups integrated; an enclosure for a single such group, otherwise [0, upper bound]."""
+    groups = kernel.groups
     parts = [g.slow_tail(start) if isinstance(g, Powers) and g.is_slow() else arb(0).union(g.tail(start).upper()) for g in groups]
+    parts += [arb(0).union((abs(arb(weight)) * memory.tail(start)).upper()) for weight, memory in kernel.subtracted]
     total = sum(parts, arb(0))
-    return total if len(groups) == 1 else arb(0).union(total.upper())
+    return total if len(parts) == 1 else arb(0).union(total.upper())
+
+
+def norm_of(memory: MemoryKernel) -> Norm:
+    """‖ρ‖_ℓ¹ of a memory kernel."""
+    return l1_norm(Kernel(fmpq(0), (), subtracted=((fmpq(-1), memory),)))

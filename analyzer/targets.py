@@ -1,22 +1,30 @@
 """Targets: which past tokens matter, and what is made of them.
 
 Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < … < T_M and tokens in [−1, 1]^dim, or in A^dim for a finite
-alphabet A of letters: restored networks need one. Adaptive targets are in `analyzer.adaptive`.
+alphabet A of letters: restored networks need one. Essentially sparse ones: y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)),
+(X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}. Adaptive ones are in `analyzer.adaptive`.
+
+Fixed and kernel memories answer the same questions, which is what certificates ask: which kernel a linear functional should have
+(`wanted`), how large a memory can be (`radii`), what the memories are for given tokens (`memories`), and values that f really takes
+(`attained`).
 """
 
+import itertools
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from flint import fmpq
+from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict, exact_number
 from analyzer.errors import InputError
-from analyzer.exact import to_text
+from analyzer.exact import to_text, working_precision
+from analyzer.kernels import norm_of
+from analyzer.memory_kernels import Envelope, MemoryKernel, envelope_from, parse_kernel
 from analyzer.readout import ReadOut, read_out
 
 # Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
@@ -37,8 +45,7 @@ class FixedMemory:
     alphabet: tuple[fmpq, ...] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or not 1 <= self.dim <= MAX_DIM:
-            raise InputError(f"dim is {self.dim!r}; it must be a whole number from 1 to {MAX_DIM}")
+        _check_dim(self.dim)
         if not self.lags or len(self.lags) > MAX_MEMORIES:
             raise InputError(f"there are {len(self.lags)} lags; give between 1 and {MAX_MEMORIES}")
         for lag in self.lags:
@@ -61,6 +68,36 @@ class FixedMemory:
         plain = {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
         return plain if self.alphabet is None else {**plain, "alphabet": [to_text(v) for v in self.alphabet]}
 
+    @property
+    def served(self) -> tuple[int, ...]:
+        """The label of every memory in its head bank."""
+        return self.lags
+
+    def wanted(self, row: Sequence[fmpq], column: int) -> tuple[dict[int, fmpq], dict[MemoryKernel, fmpq]]:
+        """The kernel that a linear functional of the memories should have on an input coordinate: spikes, and weighted kernels."""
+        weights = ((lag, row[k * self.dim + column]) for k, lag in enumerate((0, *self.lags)))
+        return {lag: weight for lag, weight in weights if weight != 0}, {}
+
+    def radii(self) -> list[arb]:
+        """Upper bounds of |u_j| for every coordinate of (x0, memories)."""
+        return [arb(1)] * self.readout.coordinates
+
+    def memories(self, recent: Sequence[Sequence[arb]]) -> list[arb]:
+        """(x0, memories) for the given tokens, the current one first, zeros before them."""
+        return [value for lag in (0, *self.lags) for value in recent[lag]]
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where single tokens matter most."""
+        return (0, *self.lags)
+
+    def attained(self) -> list[list[arb]]:
+        """Some (x0, memories) that occur: corners of the token box and its centre, or of the letters' box."""
+        ends = (fmpq(-1), fmpq(1)) if self.alphabet is None else (self.alphabet[0], self.alphabet[-1])
+        corners = list(itertools.islice(itertools.product(ends, repeat=self.readout.coordinates), 2**12))
+        centre = [] if self.alphabet is not None else [(fmpq(0),) * self.readout.coordinates]
+        return [[arb(v) for v in corner] for corner in [*corners, *centre]]
+
 
 def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
     """Letters as exact numbers, increasing."""
@@ -75,7 +112,110 @@ def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
     return tuple(letters)
 
 
-Target = FixedMemory | AdaptiveMemory
+NORM_BITS = 192
+"""Precision of a kernel's norm."""
+
+
+@dataclass(frozen=True)
+class KernelMemory:
+    """y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)), the same kernels on every coordinate; `formula` None means the sum of the memories.
+
+    `envelopes` are claims |ρ_k(s)| ≤ C e^{−βs} or C s^{−β}, checked for all s; without them the kernels' own are used.
+    """
+
+    kernels: tuple[str, ...]
+    dim: int = 1
+    formula: str | None = None
+    envelopes: tuple[Envelope, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_dim(self.dim)
+        if not self.kernels or len(self.kernels) > MAX_MEMORIES:
+            raise InputError(f"there are {len(self.kernels)} kernels; give between 1 and {MAX_MEMORIES}")
+        if len(set(self.kernels)) < len(self.kernels):
+            raise InputError("a kernel repeats; each kernel is one memory")
+        if len(self.envelopes) not in (0, len(self.kernels)):
+            raise InputError("give one envelope per kernel, or none")
+        _ = self.readout
+        for kernel, envelope in zip(self.parsed, self.envelopes, strict=False):
+            kernel.check_envelope(envelope)
+
+    @cached_property
+    def parsed(self) -> tuple[MemoryKernel, ...]:
+        claims = self.envelopes or (None,) * len(self.kernels)
+        return tuple(replace(parse_kernel(text), claim=claim) for text, claim in zip(self.kernels, claims, strict=True))
+
+    @cached_property
+    def readout(self) -> ReadOut:
+        return read_out(self.formula, [f"k{k}" for k in range(1, len(self.kernels) + 1)], self.dim)
+
+    def describe(self) -> dict[str, Any]:
+        """The target as plain data (inverse of `target_from_dict`)."""
+        data = {"kind": "kernel", "dim": self.dim, "kernels": list(self.kernels), "readout": self.formula}
+        bounds = [{"shape": e.shape, "rate": to_text(e.rate), "constant": to_text(e.constant)} for e in self.envelopes]
+        return data | ({"envelopes": bounds} if bounds else {})
+
+    @property
+    def served(self) -> tuple[int, ...]:
+        """Memories are numbered."""
+        return tuple(range(1, len(self.kernels) + 1))
+
+    def wanted(self, row: Sequence[fmpq], column: int) -> tuple[dict[int, fmpq], dict[MemoryKernel, fmpq]]:
+        """x0 is a spike at 0, memory k the kernel ρ_k."""
+        current, *weights = (row[k * self.dim + column] for k in range(len(self.kernels) + 1))
+        kernels = {kernel: weight for kernel, weight in zip(self.parsed, weights, strict=True) if weight != 0}
+        return ({0: current} if current != 0 else {}), kernels
+
+    @cached_property
+    def norms(self) -> tuple[arb, ...]:
+        """Upper bounds of ‖ρ_k‖₁."""
+        with working_precision(NORM_BITS):
+            return tuple(norm_of(kernel).most for kernel in self.parsed)
+
+    def radii(self) -> list[arb]:
+        """1 for the current token, ‖ρ_k‖₁ for memory k."""
+        return [arb(1)] * self.dim + [norm for norm in self.norms for _ in range(self.dim)]
+
+    def memories(self, recent: Sequence[Sequence[arb]]) -> list[arb]:
+        """(x0, memories) for the given tokens, the current one first, zeros before them."""
+        result = list(recent[0])
+        for kernel in self.parsed:
+            values = _values(kernel, len(recent))
+            result += [sum((v * token[i] for v, token in zip(values, recent, strict=True)), arb(0)) for i in range(self.dim)]
+        return result
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Kernels spread over all tokens; only the current one stands alone."""
+        return (0,)
+
+    def attained(self) -> list[list[arb]]:
+        """(x0, memories) at ± the sign sequences of the kernels, on all coordinates at once, and at zero."""
+        points = [[arb(0)] * self.readout.coordinates]
+        with working_precision(NORM_BITS):
+            for kernel in self.parsed:
+                signs = [-1 if v < 0 else 1 for v in _values(kernel, ATTAINED)]
+                point = self.memories([[arb(sign)] * self.dim for sign in signs])
+                points += [[sign * v for v in point] for sign in (1, -1)]
+        return points
+
+
+ATTAINED = 512
+"""Tokens of the sequences at which a kernel target's values are looked at."""
+
+
+@lru_cache(maxsize=64)
+def _values(kernel: MemoryKernel, count: int) -> tuple[arb, ...]:
+    with working_precision(NORM_BITS):
+        return tuple(kernel.values(0, count))
+
+
+def _check_dim(dim: Any) -> None:
+    if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= MAX_DIM:
+        raise InputError(f"dim is {dim!r}; it must be a whole number from 1 to {MAX_DIM}")
+
+
+Target = FixedMemory | AdaptiveMemory | KernelMemory
 
 
 def target_from_dict(data: Any, source: str) -> Target:
@@ -85,14 +225,29 @@ def target_from_dict(data: Any, source: str) -> Target:
         return _fixed_from_dict(data, source)
     if kind == "adaptive":
         return adaptive_from_dict(data, source)
-    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed' or 'adaptive'")
+    if kind == "kernel":
+        return _kernel_from_dict(data, source)
+    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive' or 'kernel'")
+
+
+def _wrong_kind(target: Target, needed: str, source: str) -> InputError:
+    found = {FixedMemory: "fixed", AdaptiveMemory: "adaptive", KernelMemory: "kernel"}[type(target)]
+    return InputError(f"{source} holds a target of kind {found}, one of kind {needed} is needed here; build {found} takes it")
 
 
 def fixed_target(data: Any, source: str) -> FixedMemory:
     """A target that must be of the fixed kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, FixedMemory):
-        raise InputError(f"{source} holds an adaptive target, a fixed one is needed here; build adaptive takes it")
+        raise _wrong_kind(target, "fixed", source)
+    return target
+
+
+def kernel_target(data: Any, source: str) -> KernelMemory:
+    """A target that must be of the kernel kind."""
+    target = target_from_dict(data, source)
+    if not isinstance(target, KernelMemory):
+        raise _wrong_kind(target, "kernel", source)
     return target
 
 
@@ -100,23 +255,40 @@ def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
     """A target that must be of the adaptive kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, AdaptiveMemory):
-        raise InputError(f"{source} holds a fixed target, an adaptive one is needed here; build fixed takes it")
+        raise _wrong_kind(target, "adaptive", source)
     return target
 
 
-def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
-    unknown = set(data) - {"kind", "dim", "lags", "readout", "alphabet"}
+def _checked_keys(data: dict[str, Any], allowed: set[str], source: str) -> str | None:
+    """The read-out's text, after a look at the keys."""
+    unknown = set(data) - {"kind", "dim", "readout"} - allowed
     if unknown:
         raise InputError(f"{source}: unknown key {sorted(unknown)[0]!r}")
-    lags, formula = data.get("lags"), data.get("readout")
-    if not isinstance(lags, list):
-        raise InputError(f"{source}: lags must be a list of whole numbers")
+    formula = data.get("readout")
     if formula is not None and not isinstance(formula, str):
         raise InputError(f"{source}: readout must be text")
+    return formula
+
+
+def _fixed_from_dict(data: dict[str, Any], source: str) -> FixedMemory:
+    formula, lags = _checked_keys(data, {"lags", "alphabet"}, source), data.get("lags")
+    if not isinstance(lags, list):
+        raise InputError(f"{source}: lags must be a list of whole numbers")
     alphabet = data.get("alphabet")
     if alphabet is not None and not isinstance(alphabet, list):
         raise InputError(f"{source}: alphabet must be a list of letters such as [-1, 1]")
     return FixedMemory(tuple(lags), data.get("dim", 1), formula, None if alphabet is None else tuple(alphabet))
+
+
+def _kernel_from_dict(data: dict[str, Any], source: str) -> KernelMemory:
+    formula, kernels = _checked_keys(data, {"kernels", "envelopes"}, source), data.get("kernels")
+    if not isinstance(kernels, list) or not all(isinstance(text, str) for text in kernels):
+        raise InputError(f"{source}: kernels must be a list of expressions in s")
+    claims = data.get("envelopes", [])
+    if not isinstance(claims, list) or len(claims) not in (0, len(kernels)):
+        raise InputError(f"{source}: envelopes must be a list with one entry per kernel")
+    envelopes = tuple(envelope_from(claim, source) for claim in claims)
+    return KernelMemory(tuple(kernels), data.get("dim", 1), formula, envelopes)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -25,12 +25,13 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat, fmpq
+from scipy.linalg import qr
 from scipy.optimize import linprog
 
 from analyzer.errors import Refusal
 from analyzer.exact import dyadic, magnitude, to_grid, working_precision
 from analyzer.extraction import Rpe, golden
-from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, transform_samples, working_bits
+from analyzer.theorems.budgeted_error import FAMILIES, Bank, Dual, RpeSet, extraction_error, transform_samples, working_bits
 from constructions.banks import HeadBank
 
 DENSE = 24
@@ -41,7 +42,7 @@ DEPENDENT = 2.0**-20
 """Columns within this share of u of the span of the others are left out."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
-MAX_ROUNDS = 12
+MAX_ROUNDS = 32
 
 
 @dataclass(frozen=True)
@@ -418,6 +419,36 @@ def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tup
     return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
 
 
+def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
+    """(δ on s = 1..2T−1 with δ_T = 1, the places to solve for), nearly orthogonal to the heads and with its other entries as small as can
+    be.
+
+    What the lag law promises for fewer heads than it asks for; `analyzer.theorems.lag_law.orthogonal_input` turns it into a certificate.
+    """
+    places = 2 * lag - 1
+    with working_precision(256 + 64 * len(heads)):
+        rows = Rows(tuple(range(1, places + 2)))
+        columns = [rows.column(Head(rpe, p))[:places] for rpe, p in heads]
+        matrix = arb_mat(places, len(heads), [columns[j][i].mid() for i in range(places) for j in range(len(heads))])
+        programme = Programme(columns, [arb(0)] * places, [arb(1)] * len(heads))
+        orthogonal = _doubles((matrix * programme.inverse).mid())
+    bound = np.hstack([orthogonal.T, np.zeros((len(heads), 1))])
+    box = np.vstack([np.hstack([sign * np.eye(places), -np.ones((places, 1))]) for sign in (1, -1)])
+    box[[lag - 1, places + lag - 1], -1] = 0
+    limit = np.zeros(2 * places)
+    limit[[lag - 1, places + lag - 1]] = (1, -1)
+    goal = np.append(np.zeros(places), 1.0)
+    free = [(None, None)] * (places + 1)
+    found = linprog(goal, A_ub=box, b_ub=limit, A_eq=bound, b_eq=np.zeros(len(heads)), bounds=free, method="highs")
+    if found.status != 0:
+        raise Refusal(f"no input that {len(heads)} heads cannot see was found for lag {lag}")
+    guess = [dyadic(arb(float(v)), 40) for v in found.x[:places]]
+    guess[lag - 1] = fmpq(1)
+    others = [i for i in range(places) if i != lag - 1]
+    _, _, order = qr(orthogonal[others].T, pivoting=True)
+    return guess, [others[k] + 1 for k in order[: len(heads)]]
+
+
 def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:
     """A bank of the given number of heads for several lags, with a price on every unit of weight that may depend on the decay.
 
@@ -461,6 +492,22 @@ def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float],
             weights.append(tuple(found.get(Head(rpe, p), fmpq(0)) for p in best))
             residuals.append(found.get(RESIDUAL, fmpq(0)))
         return HeadBank(rpe, tuple(best), tuple(lags), tuple(weights), tuple(residuals))
+
+
+def as_priced(bank: HeadBank, k: int) -> Bank:
+    """Memory k of a head bank as the budgeted error sees it."""
+    pairs = [((str(bank.rpe), p), a) for p, a in zip(bank.decays, bank.weights[k], strict=True) if a != 0]
+    return Bank(tuple(head for head, _ in pairs), tuple(a for _, a in pairs), bank.residuals[k])
+
+
+def fitted_error(bank: HeadBank, k: int) -> arb:
+    """Upper bound of ‖κ_k − 1_{T_k}‖₁ of memory k; call it with bits for the weights and for the error."""
+    return extraction_error(as_priced(bank, k), bank.lags[k])
+
+
+def weight_sums(bank: HeadBank) -> list[fmpq]:
+    """|c_k| + Σ_h |a_kh| for every memory."""
+    return [as_priced(bank, k).weight_sum for k in range(len(bank.lags))]
 
 
 def _least(function: Callable[[float], float], low: float, high: float) -> float:

@@ -46,7 +46,7 @@ def normaliser(rpe: Rpe, decay: fmpq, bits: int) -> arb:
     return 1 / (1 - (-arb(decay)).exp()) if rpe == "lin" else zeta(decay, bits)
 
 
-def _store(rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float) -> HeadBank:
+def store(rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float) -> HeadBank:
     """Normalise the raw amplitudes and round them to the grid that the error asks for."""
     depth = _bits_below(error) + GUARD + len(decays).bit_length()
     weights = []
@@ -69,16 +69,23 @@ def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning
     lin: w = e^{−γs}, x = e^{−αs}, p_k = γ + αk. log: w = s^{−1−γ}, x = s^{−α}, p_k = 1 + γ + αk.
     The monomial coefficients of a Chebyshev series of degree N grow like (1+√2)^{2N} ≤ 2^{2.55 N}, which sets the precision.
     """
+    with working_precision(interpolation_bits(heads)):
+        table = chebyshev.cosines(heads - 1)
+        raw = [interpolant(rpe, lag, tuning, table) for lag in lags]
+        return store(rpe, progression(rpe, heads, tuning), lags, raw, [arb(0)] * len(lags), 2.0**-GUARD)
+
+
+def interpolation_bits(heads: int) -> int:
+    """Precision in which the weights of an interpolation bank are computed; too few heads are refused."""
     if heads < 3:
         raise Refusal(f"{heads} heads are too few for an interpolation bank: rate n = 1 needs 3")
-    degree = heads - 1
-    bits = math.ceil(2.55 * degree) + 4 * GUARD
-    with working_precision(bits):
-        first = tuning.gamma + (0 if rpe == "lin" else 1)
-        decays = [first + tuning.alpha * k for k in range(heads)]
-        table = chebyshev.cosines(degree)
-        raw = [interpolant(rpe, lag, tuning, table) for lag in lags]
-        return _store(rpe, decays, lags, raw, [arb(0)] * len(lags), 2.0**-GUARD)
+    return math.ceil(2.55 * (heads - 1)) + 4 * GUARD
+
+
+def progression(rpe: Rpe, heads: int, tuning: Tuning) -> list[fmpq]:
+    """The decays γ + αk (lin) or 1 + γ + αk (log)."""
+    first = tuning.gamma + (0 if rpe == "lin" else 1)
+    return [first + tuning.alpha * k for k in range(heads)]
 
 
 def interpolant(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[arb]:
@@ -89,13 +96,12 @@ def interpolant(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[ar
     else:
         centre, neighbour, height = arb(lag) ** -a, arb(lag + 1) ** -a, arb(1).exp() * arb(lag) ** (1 + g)
     width = centre - neighbour
-    samples = [height * bump(((1 + y) / 2 - centre) / width) for y in table]
-    return _monomials(chebyshev.series(samples, table))
+    return polynomial_through([height * bump(((1 + y) / 2 - centre) / width) for y in table], table)
 
 
-def _monomials(series: list[arb]) -> list[arb]:
-    """Coefficients in x of Σ_j series_j T_j(2x − 1), by Clenshaw's recurrence on polynomials."""
-    argument = arb_poly([-1, 2])
+def polynomial_through(samples: list[arb], table: list[arb]) -> list[arb]:
+    """Coefficients in x of the interpolant Σ_j series_j T_j(2x − 1) at the Chebyshev points, by Clenshaw's recurrence on polynomials."""
+    series, argument = chebyshev.series(samples, table), arb_poly([-1, 2])
     later, latest = arb_poly([0]), arb_poly([0])
     for coefficient in reversed(series[1:]):
         latest, later = 2 * argument * latest - later + arb_poly([coefficient]), latest
@@ -121,7 +127,7 @@ def minimal_lin(lags: Sequence[int], heads: int, top: fmpq, decay_bits: int, err
         for lag in lags:
             numerator = [*[arb(0)] * (lag - 1), *denominator.coeffs()[: heads - lag + 1]]
             raw.append([_amplitude(h, ratios, numerator) for h in range(heads)])
-        return _store("lin", decays, lags, raw, [-sum(row, arb(0)) for row in raw], error)
+        return store("lin", decays, lags, raw, [-sum(row, arb(0)) for row in raw], error)
 
 
 def _amplitude(h: int, ratios: list[arb], numerator: list[arb]) -> arb:
@@ -153,7 +159,7 @@ def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: 
             for zero in zeros:
                 scale /= arb(lag) ** -power - zero
             raw.append([scale * c for c in arb_poly.from_roots(zeros).coeffs()])
-        return _store("log", decays, lags, raw, [arb(0)] * len(lags), error)
+        return store("log", decays, lags, raw, [arb(0)] * len(lags), error)
 
 
 MAX_DOUBLINGS = 160

@@ -26,6 +26,7 @@ from flint import arb, arb_poly, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import magnitude, working_precision
 from analyzer.kernels import Exponentials, Kernel, Powers, Taps
+from analyzer.memory_kernels import MemoryKernel
 from analyzer.relu_error import oriented
 from analyzer.zeta import GUARD as ZETA_GUARD
 from analyzer.zeta import zeta
@@ -81,11 +82,18 @@ class FusedLayer:
         residual = sum((w * self.embedding[j, column] for j, w in weights), fmpq(0))
         return residual, [sum((w * self.gains[h, j, column] for j, w in weights), fmpq(0)) for h in range(len(self.rpe))]
 
-    def kernel(self, row: Sequence[fmpq], column: int, spikes: dict[int, fmpq] | None = None) -> Kernel:
-        """The kernel of w·U on input coordinate `column`, minus the spikes; call it at the working precision `bits`."""
+    def kernel(
+        self,
+        row: Sequence[fmpq],
+        column: int,
+        spikes: dict[int, fmpq] | None = None,
+        memories: dict[MemoryKernel, fmpq] | None = None,
+    ) -> Kernel:
+        """The kernel of w·U on input coordinate `column`, minus spikes and memory kernels; call it at the working precision `bits`."""
         residual, gains = self.functional(row, column)
         groups = [*self.lin(gains), *self.log(gains)]
-        return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())))
+        subtracted = tuple((weight, memory) for memory, weight in (memories or {}).items())
+        return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
 
     def lin(self, gains: list[fmpq]) -> list[Exponentials]:
         """The lin heads, with these weights."""

@@ -12,21 +12,24 @@ Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import UNIT, upper, working_precision
-from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.exact import upper, working_precision
+from analyzer.extraction import LayerRpe, Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.kernels import l1_norm
-from analyzer.targets import FixedMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_sizes
+from analyzer.targets import FixedMemory, KernelMemory
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
+from constructions.balanced import balanced_bank, fitted_error, weight_sums
 from constructions.banks import HeadBank
 from constructions.fused import fuse
-from constructions.precision import MANTISSA, SMALLEST, tap_count
+from constructions.mixed_bank import mixed_minimal
+from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 BOX_SHARE = arb(2) ** -10
@@ -35,11 +38,14 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
+Layered = TypeVar("Layered", FixedMemory, KernelMemory)
+
+
 @dataclass(frozen=True)
-class Construction:
+class Construction(Generic[Layered]):
     """A network built for a target, and what it was built from."""
 
-    target: FixedMemory
+    target: Layered
     bank: str
     ffn: str
     network: Transformer
@@ -47,7 +53,7 @@ class Construction:
     draws: int
 
 
-def slots(target: FixedMemory) -> dict[str, range]:
+def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
     """Named blocks of the residual stream."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
@@ -55,7 +61,7 @@ def slots(target: FixedMemory) -> dict[str, range]:
 def build(
     target: FixedMemory,
     *,
-    rpe: Rpe = "lin",
+    rpe: LayerRpe = "lin",
     bank: str = "minimal",
     heads: int | None = None,
     error: float | None = None,
@@ -64,35 +70,51 @@ def build(
     dtype: str = "exact",
     seed: int = 0,
     share: bool = False,
-) -> Construction:
+) -> Construction[FixedMemory]:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
+    check_layer(target, rpe, bank, heads, dtype)
     check_sizes(target, rpe, bank, heads, error, width)
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)
-    box = _box(target, [arb(cap)] * len(target.lags))
+    box = box_of(target, [arb(cap)] * len(target.lags))
     lipschitz = target.readout.lipschitz(box)[1:]
     if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
-    network = _assemble(target, head_banks, _placeholder(target))
-    radii = _box(target, _delivered(target, network, head_banks, dtype)) if curved else box
-    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, budget / 2, seed)
-    network = _assemble(target, head_banks, feedforward.as_network(neurons))
-    return Construction(target, bank, ffn, round_network(network, dtype), seed, draws)
+    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
+    return Construction(target, bank, ffn, network, seed, draws)
 
 
-def _box(target: FixedMemory, errors: Sequence[arb]) -> list[arb]:
-    """Radii of the box of (x0, memories): 1 and 1 + e_k."""
-    return [arb(1)] * target.dim + [1 + e for e in errors for _ in range(target.dim)]
+def with_readout(
+    target: FixedMemory | KernelMemory,
+    head_banks: list[HeadBank],
+    ffn: str,
+    width: int | None,
+    error: float,
+    dtype: str,
+    seed: int,
+    box: list[arb],
+) -> tuple[Transformer, int]:
+    """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
+    network = assemble(target, head_banks, placeholder(target))
+    radii = box_of(target, _delivered(target, network, head_banks, dtype)) if target.readout.ridges else box
+    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, error, seed)
+    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), dtype), draws
 
 
-def _placeholder(target: FixedMemory) -> FeedForward:
+def box_of(target: FixedMemory | KernelMemory, errors: Sequence[arb]) -> list[arb]:
+    """Radii of the box of (x0, memories): what they can be, and e_k more for memory k."""
+    slack = [arb(0)] * target.dim + [e for e in errors for _ in range(target.dim)]
+    return [r + e for r, e in zip(target.radii(), slack, strict=True)]
+
+
+def placeholder(target: FixedMemory | KernelMemory) -> FeedForward:
     return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
 
 
-def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
     """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
@@ -100,9 +122,9 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     taps = 0 if slowest is None or dtype == "exact" else min(fast.MAX_TAPS + 1, tap_count(slowest, dtype))
     errors = []
     with working_precision(layer.bits):
-        for k, lag in enumerate(target.lags, start=1):
+        for k, lag in enumerate(target.served, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
-            error = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)})).most * (1 + BOX_SHARE)
+            error = l1_norm(layer.kernel(row, 0, *target.wanted(row, 0))).most * (1 + BOX_SHARE)
             size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
             size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
             slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype) + taps * UNIT[dtype]) * size
@@ -110,7 +132,7 @@ def _delivered(target: FixedMemory, network: Transformer, head_banks: list[HeadB
     return errors
 
 
-def rounding_price(target: FixedMemory, heads: int, dtype: str) -> fmpq:
+def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -> fmpq:
     """What a unit of weight costs in rounding: u times the operations between a token and its memory.
 
     Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
@@ -121,7 +143,7 @@ def rounding_price(target: FixedMemory, heads: int, dtype: str) -> fmpq:
 
 def _banks(
     target: FixedMemory,
-    rpe: Rpe,
+    rpe: LayerRpe,
     bank: str,
     heads: int | None,
     lipschitz: list[arb],
@@ -131,6 +153,10 @@ def _banks(
     share: bool,
 ) -> list[HeadBank]:
     lags = target.lags
+    if rpe == "mixed":
+        return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
+    if bank == "balanced":
+        return [_balanced(target, rpe, heads, dtype)]
     if bank == "minimal":
         count = lags[-1] if heads is None else heads
         if dtype != "exact":
@@ -151,13 +177,29 @@ def _banks(
                 f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build; "
                 f"use --bank minimal ({lags[-1]} heads), a larger --error, or --heads"
             )
-    tunings = [t if dtype == "exact" else _representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
+    tunings = [t if dtype == "exact" else representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
     if share:
         return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
     return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
 
 
-def _representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
+def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
+    """The balanced bank with the given heads, or the best of a few sizes between T and 2T + 6, for the price of this type's rounding."""
+    longest, unit = target.lags[-1], float(arb(UNIT[dtype]))
+    sizes = [heads] if heads is not None else sorted({longest, longest + 2, longest + 4, 2 * longest + 2, 2 * longest + 6})
+
+    def found(count: int) -> tuple[float, HeadBank]:
+        operations = float(arb(rounding_price(target, count, dtype)))
+        price = {"lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))), "log": lambda _: operations}[rpe]
+        chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype])
+        with working_precision(256):
+            budgets = [fitted_error(chosen, k) + arb(operations) * arb(weight) for k, weight in enumerate(weight_sums(chosen))]
+        return sum(upper(b) for b in budgets), chosen
+
+    return min((found(count) for count in sizes), key=lambda pair: pair[0])[1]
+
+
+def representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
     """α and γ on a grid so coarse that every decay γ + αk (log: 1 + γ + αk) is a number of the type."""
     top = float(arb(tuning.gamma + tuning.alpha * heads)) + (rpe == "log")
     grid = fmpq(2) ** (math.ceil(math.log2(top)) + 1 - MANTISSA[dtype])
@@ -197,10 +239,11 @@ def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: floa
     return bank
 
 
-def _assemble(target: FixedMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+def assemble(target: FixedMemory | KernelMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+    """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
     d, blocks = target.dim, slots(target)
     width = target.readout.coordinates
-    block_of = {lag: blocks[f"m{k}"] for k, lag in enumerate(target.lags, start=1)}
+    block_of = dict(zip(target.served, list(blocks.values())[1:], strict=True))
     total = sum(b.heads for b in head_banks)
     embedding, value, output = zeros(width, d), zeros(total, d, width), zeros(total, width, d)
     for i in range(d):
@@ -210,7 +253,7 @@ def _assemble(target: FixedMemory, head_banks: list[HeadBank], ffn: FeedForward)
     for bank in head_banks:
         for lag, weights, residual in zip(bank.lags, bank.weights, bank.residuals, strict=True):
             for i, row in enumerate(block_of[lag]):
-                embedding[row, i] = residual
+                embedding[row, i] += residual
                 for h, weight in enumerate(weights):
                     output[start + h, row, i] = weight
         start += bank.heads

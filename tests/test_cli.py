@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 BUILD = ["build", "fixed", "--out", "OUT"]
 RESTORE = [*BUILD, "--lags", "12", "--depth", "auto", "--dtype", "float32", "--restore"]
 ADAPTIVE = ["build", "adaptive", "--out", "OUT", "--target"]
+KERNEL = ["build", "kernel", "--out", "OUT"]
 BAD = [
     [*BUILD, "--lags", "0"],
     [*BUILD, "--lags", "2,2"],
@@ -103,6 +105,28 @@ BAD = [
     [*ADAPTIVE, "NESTED_TARGET", "--heads", "5"],
     [*ADAPTIVE, "NESTED_TARGET", "--error", "inf"],
     [*ADAPTIVE, "NESTED_TARGET", "--seed", "-1"],
+    [*KERNEL],
+    *([*KERNEL, "--kernel", text] for text in ("exp(s)", "s**-1", "(s-3)**-2", "nan", "__import__('os')", "exp(-s", "0", "exp(-s*1e-30)")),
+    [*KERNEL, "--kernel", "exp(-s)", "--heads", "0"],
+    [*KERNEL, "--kernel", "exp(-s)", "--kernel", "exp(-s)"],
+    [*KERNEL, "--kernel", "exp(-s)", "--error", "nan"],
+    [*KERNEL, "--kernel", "exp(-s)", "--readout", "m1"],
+    [*KERNEL, "--kernel", "(s+1)**-2", "--bank", "tuned", "--heads", "20"],
+    [*KERNEL, "--kernel", "exp(-s)", "--bank", "minimal"],
+    [*KERNEL, "--target", "FIXED"],
+    [*KERNEL, "--target", "KERNEL_FALSE"],
+    [*KERNEL, "--target", "nowhere.toml"],
+    ["bound", "thm-5.1", "--heads", "10"],
+    ["bound", "thm-5.1", "--kernel", "exp(-s)"],
+    ["bound", "thm-5.1", "--kernel", "exp(-s)", "--heads", "2"],
+    ["bound", "thm-5.1", "--kernel", "(s+1)**-2", "--rpe", "log", "--heads", "64"],
+    ["bound", "thm-5.1", "--kernel", "(s+1)**-2", "--heads", "64"],
+    ["bound", "thm-3.1", "--lags", "2", "--kernel", "exp(-s)", "--heads", "10"],
+    ["limits", "kernel", "--heads", "2"],
+    ["limits", "kernel", "--kernel", "exp(-s)", "--heads", "0"],
+    ["limits", "kernel", "--kernel", "exp(-s)", "--heads", "1000"],
+    ["limits", "kernel", "--kernel", "exp(-s)*", "--heads", "2"],
+    ["limits", "kernel", "--kernel", "s**-1", "--heads", "2"],
 ]
 MEMORY = '[[memory]]\nname = "m"\nlag = '
 TARGETS = {
@@ -142,9 +166,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (root / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     for name, text in TARGETS.items():
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
+    envelope = '{ shape = "power", rate = 3, constant = 1 }'
+    (root / "kernel_false.toml").write_text(f'kind = "kernel"\nkernels = ["(s+1)**-2"]\nenvelopes = [{envelope}]\n')
     return {
         **{name: root / f"{name}.toml" for name in TARGETS},
-        "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
+        "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
         "BUNDLE": root / "bundle", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
@@ -201,7 +227,7 @@ def test_target_files(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
 def test_examples(run: Run, example: Path, tmp_path: Path) -> None:
-    kind = "adaptive" if "adaptive" in example.read_text() else "fixed"
+    kind = tomllib.loads(example.read_text())["kind"]
     result = run("build", kind, "--target", example, "--error", "0.05", "--out", tmp_path / "net", "--json")
     assert result.code == 0 and result.json["verdict"] == "holds" and result.json["certified"] <= 0.05
     again = run("verify", tmp_path / "net", "--json")

@@ -5,7 +5,6 @@ import pytest
 import sympy
 
 from analyzer.theorems import THEOREMS
-from analyzer.theorems.lag_law import lag_law
 
 
 @pytest.mark.parametrize("name", sorted(THEOREMS))
@@ -31,18 +30,3 @@ def test_formulas_and_graphs_are_the_theorems_own() -> None:
     assert chain.has_edge("lag m2", "extraction m1") and not flat.has_edge("lag m2", "extraction m1")
     lower = THEOREMS["prop-4.2"].proof_graph("lin", "minimal", "spline", (2,))
     assert lower.nodes["(B)"]["relation"] == "≥" and lower.nodes["(A)"]["relation"] == "≤"
-
-
-def test_lag_law_by_linear_algebra() -> None:
-    """H ≤ T−1 exponentials: the Hankel matrix is singular, so no kernel has |κ(T)| above the rest of its window."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    for lag in (2, 3, 5):
-        for _ in range(200):
-            ratios, weights = rng.uniform(0, 1, lag - 1), rng.standard_normal(lag - 1)
-            kernel = np.array([np.sum(weights * ratios**s) for s in range(1, 2 * lag)])
-            others = np.abs(np.delete(kernel, lag - 1)).sum()
-            assert abs(kernel[lag - 1]) <= others * (1 + 1e-9)
-    assert lag_law("lin", (3, 7)).heads == 7 and lag_law("lin", (7,), error=1.0).heads == 0
-    assert lag_law("log", (7,)).status == "proof sketch"

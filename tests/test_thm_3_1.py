@@ -81,10 +81,10 @@ def test_lags_share_the_minimal_bank(rpe: str) -> None:
 def test_certified_error_obeys_the_bound(rpe: str, bank: str, lag: int, heads: int) -> None:
     """The certified ℓ¹ error of the stored weights against (3.1)/(3.2)."""
     from constructions.banks import interpolation_bank
-    from constructions.thm_3_1 import _assemble, _placeholder
+    from constructions.thm_3_1 import assemble, placeholder
 
     target = FixedMemory((lag,))
-    network = _assemble(target, [interpolation_bank(rpe, (lag,), heads, choose_tuning(bank, rpe, lag))], _placeholder(target))
+    network = assemble(target, [interpolation_bank(rpe, (lag,), heads, choose_tuning(bank, rpe, lag))], placeholder(target))
     layer = fuse(network)
     with working_precision(layer.bits):
         norm = l1_norm(layer.kernel([fmpq(0), fmpq(1)], 0, {lag: fmpq(1)})).enclosure

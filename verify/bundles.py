@@ -6,14 +6,15 @@ from importlib.metadata import version
 from typing import Any
 
 from analyzer.errors import InputError
-from analyzer.targets import adaptive_target, fixed_target
-from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4
+from analyzer.targets import adaptive_target, fixed_target, kernel_target
+from analyzer.theorems import THEOREMS, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4, thm_5_1
 from constructions import thm_3_1 as fixed
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import Bundle
 from verify import shift_chain as chain_certificate
 from verify import thm_3_1 as fixed_certificate
 from verify import thm_4_4 as adaptive_certificate
+from verify import thm_5_1 as kernel_certificate
 from verify.certificate import Certificate
 
 FIXED = (thm_3_1.ID, shift_chain.ID)
@@ -28,15 +29,18 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault."""
     card = bundle.card
     theorem = card.get("theorem")
-    if theorem not in (*FIXED, *ADAPTIVE):
-        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join((*FIXED, *ADAPTIVE))}")
-    banks = shift_chain.BANKS if theorem == shift_chain.ID else thm_3_1.BANKS
+    built = (*FIXED, thm_5_1.ID, *ADAPTIVE)
+    if theorem not in built:
+        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join(built)}")
+    banks = {thm_3_1.ID: thm_3_1.LAYER_BANKS, thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS}.get(str(theorem), thm_3_1.BANKS)
     for key, allowed in (("bank", banks), ("ffn", ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     if theorem in FIXED:
         certify = fixed_certificate.verify if theorem == thm_3_1.ID else chain_certificate.verify
         certificate = certify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+    elif theorem == thm_5_1.ID:
+        certificate = kernel_certificate.verify(bundle.network, kernel_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
     else:
         target = adaptive_target(card.get("target"), "card.json")
         certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
@@ -79,7 +83,7 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def card_of(built: fixed.Construction | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
+def card_of(built: fixed.Construction[Any] | adaptive.Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
     card: dict[str, Any] = {
         "theorem": certificate.theorem,

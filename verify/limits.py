@@ -19,7 +19,7 @@ from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual, RpeSet
 from analyzer.theorems.lag_law import applies, lag_law
 from analyzer.theorems.pi_law import best_pi_bound, hand_bound, rule
-from constructions.balanced import Balance, balanced_bank, fixed_decays
+from constructions.balanced import Balance, as_priced, balanced_bank, fixed_decays
 
 HALF = arb(1) / 2
 SHARP = 1.02
@@ -100,9 +100,7 @@ def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -
             "--heads goes with lin or log here; a mixed layer with few heads is built by: build fixed --rpe mixed --bank minimal"
         )
     price = float(arb(unit))
-    found = balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits)
-    pairs = [((rpe, p), a) for p, a in zip(found.decays, found.weights[0], strict=True) if a != 0]
-    return Bank(tuple(h for h, _ in pairs), tuple(a for _, a in pairs), found.residuals[0])
+    return as_priced(balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits), 0)
 
 
 @dataclass(frozen=True)
@@ -235,7 +233,7 @@ def slopes_of(text: str, rpe: str) -> tuple[tuple[str, fmpq], ...]:
 
 
 def _alibi(count: int) -> list[float]:
-    """The slopes of Press et al.: a geometric progression for powers of two, otherwise that of the power below and every other one above."""
+    """The slopes of Press et al.: a geometric progression for powers of two, otherwise those of the power below and every other above."""
     power = 1 << (count.bit_length() - 1)
     slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
     return slopes if power == count else slopes + _alibi(2 * power)[0::2][: count - power]

@@ -133,6 +133,19 @@ def show_comparison(result: dict[str, Any]) -> None:
     out.print("heads: per layer; width: Barron neurons of the widest inner FFN")
 
 
+def show_kernel_limits(result: dict[str, Any]) -> None:
+    """Both sides of a memory kernel."""
+    out, section = console(), result["section"]
+    title = f"y_t = Σ ρ(s) x_(t-s), ρ(s) = {result['kernel']}, {result['rpe']}, {result['heads']} heads"
+    ratio = "-" if result["ratio"] is None else f"{result['ratio']:.4g}"
+    row = [result["kernel_norm"], result["lower"], result["upper"]]
+    out.print(table(title, ["no heads", "any heads ≥", "fitted bank ≤", "ratio"], [[*map(number, row), ratio]]))
+    out.print(f"lower: {result['method']}, {section['rows']} rows, {section['tokens']} past tokens")
+    out.print("decays: " + ", ".join(f"{p:.5g}" for p in result["decays"]), soft_wrap=True)
+    if "note" in result:
+        out.print(f"note: {result['note']}")
+
+
 def show_bound(result: dict[str, Any]) -> None:
     """A bound as lines of text; formulas are for --json and `theorems --latex`."""
     out = console()

@@ -335,7 +335,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
         reader.faults.append(f"errors grow to {upper(size):.3g} along this chain")
         return {
             "steps": steps, "witness": 0.0, "witness_input": "none: the chain is broken", "certified": math.inf, "bound": math.inf,
-            "rounding": upper(rounding), "trivial": constant_error(target.readout), "parts": tuple(_shift_parts(steps)),
+            "rounding": upper(rounding), "trivial": constant_error(target), "parts": tuple(_shift_parts(steps)),
         }  # fmt: skip
     return {"steps": steps, **_read_out(network, reader, ffn, steps, [memories[k] for k in sorted(memories)])}
 
@@ -433,7 +433,7 @@ def _read_out(
         witness, description = _sign_witness(network, target)
         return {
             "witness": witness, "witness_input": description, "certified": upper(certified), "bound": upper(bound),
-            "rounding": upper(rounding), "trivial": constant_error(readout), "parts": tuple(parts),
+            "rounding": upper(rounding), "trivial": constant_error(target), "parts": tuple(parts),
         }  # fmt: skip
 
 

@@ -20,20 +20,23 @@ sequence over the infinite past.
 
 import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
-from analyzer.extraction import Rpe
+from analyzer.extraction import LayerRpe, Rpe
 from analyzer.feedforward import least_width, plan_barron
+from analyzer.gauss import mixed_bound
 from analyzer.kernels import Norm, l1_norm
 from analyzer.readout import ReadOut
 from analyzer.relu_error import Neuron, neurons_of, readout_error, spline_bound
-from analyzer.targets import FixedMemory
+from analyzer.targets import FixedMemory, KernelMemory
+from analyzer.theorems import THEOREMS
 from analyzer.theorems import thm_3_1 as theorem
 from analyzer.theorems.lag_law import lag_law
 from constructions import fast
@@ -54,29 +57,26 @@ MAX_WITNESS = 4096
 """Tokens of a witness that is run through a float network or a curved read-out; longer tails are left at zero."""
 
 
+LayerTarget = FixedMemory | KernelMemory
+
+
 @dataclass(frozen=True)
 class _Directions:
     """ℓ¹ norms of kernels of linear functionals of the residual stream; equal kernels are computed once."""
 
-    target: FixedMemory
+    target: LayerTarget
     layer: FusedLayer
     known: dict[tuple[object, ...], Norm] = field(default_factory=dict)
 
     def norms(self, row: tuple[fmpq, ...], error: bool = True) -> list[Norm]:
         """One norm per input coordinate, of w·(κ − 1) or of w·κ."""
-        d = self.target.dim
         result = []
-        for column in range(d):
-            spikes: dict[int, fmpq] = {}
-            if error:
-                for k, lag in enumerate((0, *self.target.lags)):
-                    weight = row[k * d + column]
-                    if weight != 0:
-                        spikes[lag] = weight
+        for column in range(self.target.dim):
+            spikes, memories = self.target.wanted(row, column) if error else ({}, {})
             residual, gains = self.layer.functional(row, column)
-            key = (residual, tuple(gains), tuple(sorted(spikes.items())))
+            key = (residual, tuple(gains), tuple(sorted(spikes.items())), tuple(memories.items()))
             if key not in self.known:
-                self.known[key] = l1_norm(self.layer.kernel(row, column, spikes))
+                self.known[key] = l1_norm(self.layer.kernel(row, column, spikes, memories))
             result.append(self.known[key])
         return result
 
@@ -89,23 +89,42 @@ class _Directions:
         return sum((n.least for n in self.norms(row)), arb(0))
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What a theorem about one dp-free layer says beyond the common chain."""
+
+    theorem: str
+    parts: Callable[[Any], list[str]]
+    """The lemma of every memory."""
+    budgets: Callable[[FusedLayer, Any, str, Rpe, str, list[str]], list[arb]]
+    """What is promised for every memory at the stored decays, plus the budget for storing its weights; faults are appended."""
+    least_heads: Callable[[LayerRpe, Any, float], int | None]
+    """The fewest heads that can reach an error, where that is known."""
+
+
 def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Certificate:
     """Certify a stored network against Theorem 3.1 for a target; `bank` and `ffn` say which lemmas it claims to follow."""
+    return certify(network, target, bank, ffn, RULES)
+
+
+def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rules: Rules) -> Certificate:
+    """The chain of a network with one dp-free layer, from its stored weights."""
     start = time.perf_counter()
-    _check_layout(network, target)
+    _check_layout(network, target, rules.theorem)
     layer = fuse(network)
     readout, dtype = target.readout, network.dtype
     rpe: Rpe = "lin" if layer.rpe[0] == "lin" else "log"
     faults: list[str] = []
+    reach = target.radii()
     with working_precision(layer.bits):
         directions = _Directions(target, layer)
         units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
         offsets = [abs(arb(o)) for o in layer.offset]
         errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
         norms = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
-        stream = [norm.upper().min((1 + e).upper()) for norm, e in zip(norms, errors, strict=True)]
+        stream = [norm.upper().min((r + e).upper()) for norm, e, r in zip(norms, errors, reach, strict=True)]
         memory_errors = [maximum([errors[j] for j in readout.slot(k)]) for k in range(len(readout.slots))]
-        budgets = _extraction_budgets(layer, target, bank, rpe, dtype, faults)
+        budgets = rules.budgets(layer, target, bank, rpe, dtype, faults)
     if dtype == "exact":
         readout_rounding, slack = arb(0), [arb(0)] * len(stream)
     else:
@@ -113,10 +132,10 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
             readout_rounding, slack = evaluation_error(network, layer, stream)
     with working_precision(FFN_BITS):
         box = [(r + s).upper().max(SMALLEST_RADIUS) for r, s in zip(stream, slack, strict=True)]
-        hull = [b.max(arb(1)) for b in box]
+        hull = [b.max(r) for b, r in zip(box, reach, strict=True)]
         neurons = _neurons(network)
         readout_certified = readout_error(readout, neurons, box)
-        drawn_for = [(1 + e * (1 + BOX_SHARE) + s).upper().max(b) for e, s, b in zip(errors, slack, box, strict=True)]
+        drawn_for = [(r + e * (1 + BOX_SHARE) + s).upper().max(b) for r, e, s, b in zip(reach, errors, slack, box, strict=True)]
         promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
         lipschitz = readout.lipschitz(hull)
         rounding = readout_rounding
@@ -125,26 +144,25 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         slotwise = sum((lip * e for lip, e in zip(lipschitz, memory_errors, strict=True)), arb(0))
         ridgewise = _ridgewise(readout, directions, hull, offsets, layer)
         certified = readout_certified + slotwise.min(ridgewise) + rounding
-        promised_hull = hull[: target.dim] + [(1 + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
+        promised_hull = hull[: target.dim] + [(reach[j] + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
         promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
         bound = theorem.total_budget(promised_readout + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
         measured = {"read-out": (readout_certified, promised_readout)}
-        for lag, e, budget in zip(target.lags, memory_errors[1:], budgets, strict=True):
-            measured[f"extraction lag {lag}"] = (e, budget)
-        lemmas = theorem.proof_graph(rpe, bank, ffn, target.lags)
+        measured |= dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
+        lemmas = THEOREMS[rules.theorem].proof_graph(rpe, bank, ffn, target.served)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
-        trivial = constant_error(readout)
+        trivial = constant_error(target)
     return Certificate(
-        theorem=theorem.ID,
+        theorem=rules.theorem,
         witness=max(0.0, witness),
         witness_input=description,
         certified=upper(certified),
         bound=upper(bound),
         rounding=upper(rounding),
         trivial=trivial,
-        least_heads=lag_law(rpe, target.lags, upper(certified)).heads,
+        least_heads=rules.least_heads(rpe if len(set(layer.rpe)) == 1 else "mixed", target, upper(certified)),
         parts=tuple(parts),
         sizes=network.sizes(),
         dtype=dtype,
@@ -153,12 +171,12 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
     )
 
 
-def _check_layout(network: Transformer, target: FixedMemory) -> None:
+def _check_layout(network: Transformer, target: LayerTarget, name: str) -> None:
     expected = (target.readout.coordinates, target.dim)
     if tuple(network.embedding.shape) != expected:
-        raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; theorem 3.1 for this target has {expected}")
+        raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; {name} for this target has {expected}")
     if len(network.layers) != 1 or network.layers[0].feedforward.outer.shape[0] != 1:
-        raise InputError("theorem 3.1 speaks of one layer with a scalar read-out")
+        raise InputError(f"{name} speaks of one layer with a scalar read-out")
 
 
 def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, dtype: str, faults: list[str]) -> list[arb]:
@@ -166,12 +184,10 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
     budgets = []
     for k, lag in enumerate(target.lags, start=1):
         row = target.readout.slot(k)[0]
-        heads = list(range(len(layer.rpe))) if bank == "minimal" else _bank_of(layer, k, row, len(target.lags))
-        decays = [layer.decays[h] for h in heads]
+        whole = bank in ("minimal", "balanced")
+        heads = list(range(len(layer.rpe))) if whole else bank_of(layer, k, row, len(target.lags))
         try:
-            if len({layer.rpe[h] for h in heads}) > 1:
-                raise InputError("a layer with both RPE types is not one of theorem 3.1's banks")
-            promised = theorem.extraction_budget(bank, rpe, lag, decays)
+            promised = _promise(layer, target, bank, rpe, row, lag, heads)
         except (InputError, Refusal) as error:
             faults.append(f"extraction lag {lag}: {error}")
             promised = arb.pos_inf()
@@ -180,7 +196,30 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
     return budgets
 
 
-def _bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
+def _promise(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, row: int, lag: int, heads: list[int]) -> arb:
+    """The lemma at the stored decays; a balanced bank promises its own norm with ideal heads, since no theorem gives a rate."""
+    kinds = [layer.rpe[h] for h in heads]
+    if bank == "balanced" and len(set(kinds)) == 1:
+        return own_error(layer, target, row)
+    if len(set(kinds)) > 1:
+        if bank != "minimal" or kinds.count("log") != 1 or lag != 2 * kinds.count("lin") + 1:
+            raise InputError("a layer with both RPE types is one of theorem 3.1's banks only as one log and n lin heads for lag 2n + 1")
+        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]])
+    return theorem.extraction_budget(bank, rpe, lag, [layer.decays[h] for h in heads])
+
+
+BALL_SHARE = arb(2) ** -40
+"""Radii of balls have 30 bits, and a tail is at most 2^-12 of a norm: two ways to compute it agree to this share."""
+
+
+def own_error(layer: FusedLayer, target: LayerTarget, row: int) -> arb:
+    """‖κ − wanted‖₁ of the stored bank with ideal heads, in exact arithmetic."""
+    unit = [fmpq(int(j == row)) for j in range(target.readout.coordinates)]
+    ideal = replace(layer, constants=None)
+    return l1_norm(ideal.kernel(unit, 0, *target.wanted(unit, 0))).most * (1 + BALL_SHARE)
+
+
+def bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
     """The heads that serve memory k: those of its gains, or the k-th bank if the interpolant is zero and has no gains."""
     banks = layer.banks()
     return layer.serving(list(layer.gains[:, row, 0])) or (banks[k - 1] if len(banks) == memories else banks[0])
@@ -201,6 +240,14 @@ def storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dt
         z = (-arb(layer.decays[h])).exp()
         total += amplitude * (2 + z / (1 - z) if layer.rpe[h] == "lin" else arb(3))
     return unit * total * arb(fmpq(101, 100))
+
+
+RULES = Rules(
+    theorem.ID,
+    parts=lambda target: [f"extraction lag {lag}" for lag in target.lags],
+    budgets=_extraction_budgets,
+    least_heads=lambda kind, target, error: lag_law(kind, target.lags, error).heads,
+)
 
 
 def _neurons(network: Transformer) -> list[Neuron]:
@@ -238,16 +285,15 @@ def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
     return [readout.affine, *(ridge.direction for ridge in readout.ridges)]
 
 
-def constant_error(readout: ReadOut) -> float:
-    """Error of the best constant output, from below: half the spread of f over corners of the token box and its centre."""
-    corners = itertools.islice(itertools.product((-1, 1), repeat=readout.coordinates), 2**12)
-    values = [readout([arb(v) for v in corner]) for corner in [*corners, (0,) * readout.coordinates]]
+def constant_error(target: LayerTarget) -> float:
+    """Error of the best constant output, from below: half the spread of f over values that occur."""
+    values = [target.readout(point) for point in target.attained()]
     return lower((maximum(values) + maximum([-v for v in values])) / 2)
 
 
 def _witness(
     network: Transformer,
-    target: FixedMemory,
+    target: LayerTarget,
     layer: FusedLayer,
     directions: _Directions,
     neurons: list[Neuron],
@@ -266,7 +312,7 @@ def _witness(
     return _exact_witness(target, layer, directions, neurons, candidates), "sign sequence of an error kernel, in ball arithmetic"
 
 
-def _candidates(target: FixedMemory, layer: FusedLayer, directions: _Directions) -> list[np.ndarray]:
+def _candidates(target: LayerTarget, layer: FusedLayer, directions: _Directions) -> list[np.ndarray]:
     """Token arrays (N, d): for every direction the signs of its error kernel and, for curved read-outs, corner values at the lags."""
     readout, result = target.readout, []
     for row in _rows(readout):
@@ -276,11 +322,11 @@ def _candidates(target: FixedMemory, layer: FusedLayer, directions: _Directions)
             norms = directions.norms(row)
         length = min(MAX_WITNESS, max(len(n.window) for n in norms))
         signs = np.array([[_sign(n.window[s]) if s < len(n.window) else 1 for n in norms] for s in range(length)], dtype=float)
-        signs = np.concatenate([signs, np.ones((max(0, target.lags[-1] + 1 - length), target.dim))])
+        signs = np.concatenate([signs, np.ones((max(0, target.places[-1] + 1 - length), target.dim))])
         result += [signs[::-1], -signs[::-1]]
         if not readout.ridges:
             continue
-        places = [0, *target.lags]
+        places = list(target.places)
         for corner in itertools.islice(itertools.product((-1.0, 1.0), repeat=len(places)), MAX_CORNERS):
             for flip in (signs, -signs):
                 changed = flip.copy()
@@ -293,34 +339,35 @@ def _sign(value: arb) -> int:
     return -1 if value.mid() < 0 else 1
 
 
-def _wanted(target: FixedMemory, tokens: np.ndarray) -> arb:
+def _recent(tokens: np.ndarray) -> list[list[arb]]:
+    """The tokens of an array, the last one first."""
+    return [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
+
+
+def _wanted(target: LayerTarget, tokens: np.ndarray) -> arb:
     """f at the last position of a token array."""
-    places = [tokens[-1 - lag] for lag in (0, *target.lags)]
-    return target.readout([arb(rational(float(v))) for place in places for v in place])
+    return target.readout(target.memories(_recent(tokens)))
 
 
-def _measured(network: Transformer, target: FixedMemory, tokens: np.ndarray) -> float:
+def _measured(network: Transformer, target: LayerTarget, tokens: np.ndarray) -> float:
     """|network − f| at the last token, as the float network really computes it."""
     output = float(fast.forward(network, tokens)[-1])
     return lower(abs(arb(rational(output)) - _wanted(target, tokens)))
 
 
 def _exact_witness(
-    target: FixedMemory, layer: FusedLayer, directions: _Directions, neurons: list[Neuron], candidates: list[np.ndarray]
+    target: LayerTarget, layer: FusedLayer, directions: _Directions, neurons: list[Neuron], candidates: list[np.ndarray]
 ) -> float:
     """The largest |F(û) − f(u)| over the candidates, in ball arithmetic."""
-    readout, d = target.readout, target.dim
+    readout = target.readout
     with working_precision(layer.bits):
         units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
         windows = [[n.window for n in directions.norms(u)] for u in units]
     best = 0.0
     for tokens in candidates[: max(2, MAX_WITNESS_WORK // len(neurons))]:
-        recent = [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
-        stream = []
-        for j, columns in enumerate(windows):
-            slot, coordinate = divmod(j, d)
-            lag = (0, *target.lags)[slot]
-            value = recent[lag][coordinate] + arb(layer.offset[j])
+        recent, stream = _recent(tokens), []
+        for j, (columns, memory) in enumerate(zip(windows, target.memories(recent), strict=True)):
+            value = memory + arb(layer.offset[j])
             for column, window in enumerate(columns):
                 beyond = arb(0)
                 if len(recent) > len(window):  # the kernel beyond its window, against tokens of size at most 1

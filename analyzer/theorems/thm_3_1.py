@@ -33,6 +33,7 @@ from analyzer import feedforward as ff
 from analyzer.bump import RATES
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import upper
+from analyzer.gauss import MAX_NODES
 from analyzer.targets import FixedMemory
 
 if TYPE_CHECKING:
@@ -40,9 +41,13 @@ if TYPE_CHECKING:
 
 ID = "thm-3.1"
 BANKS = ("paper", "tuned", "minimal")
+LAYER_BANKS = (*BANKS, "balanced")
+"""Banks of one layer for fixed lags; `balanced` ones are fitted to a float type (`constructions.balanced`)."""
 DEFAULT_ERROR = 1e-2
 LEAST_ERROR = 1e-30
 """Errors below this are not built: the search for a bank carries 256 bits, which resolve 2^-256 next to 1."""
+MAX_BALANCED = 40
+"""Heads of a balanced bank of one layer: float64 resolves 11 tokens back, with 2T + 6 heads at most."""
 MAX_HEADS = 2048
 """Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
 TITLE = "fixed sparse memories, one dp-free layer"
@@ -91,13 +96,28 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
-def check_sizes(target: FixedMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
+def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str) -> None:
+    """Refuse combinations of heads, bank and type that one layer does not come in."""
+    if bank == "balanced" and (dtype == "exact" or rpe == "mixed"):
+        raise InputError("a balanced bank of one layer is fitted to a float type: give --dtype float32 or float64, and --rpe lin or log")
+    if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
+        raise Refusal(f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves such lags; use --depth auto")
+    if rpe == "mixed":
+        if bank != "minimal" or dtype != "exact" or heads is not None or len(target.lags) > 1:
+            raise InputError("--rpe mixed builds the minimal bank of one odd lag in exact arithmetic; leave --heads out")
+        if target.lags[0] % 2 == 0 or target.lags[0] > 2 * MAX_NODES + 1:
+            raise Refusal(
+                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}; use --rpe lin or log"
+            )
+
+
+def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
     """Refuse sizes that cannot work, before anything is built."""
     if error is not None and not LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
     if heads is not None and heads < 1:
         raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
-    if bank == "minimal" and heads is not None and heads < target.lags[-1]:
+    if bank in ("minimal", "balanced") and heads is not None and heads < target.lags[-1]:
         raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe))
     needed = max(heads or 0, target.lags[-1] if bank == "minimal" else 0)
     if needed > MAX_HEADS:

@@ -1,0 +1,325 @@
+"""Theorem 5.1 of Wang & E: one dp-free layer represents essentially sparse memories.
+
+Setting. Tokens x_t ∈ [−1, 1]^d, target y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)) with (X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}, ρ_k ∈ ℓ¹; one layer
+with H dp-free heads and a feed-forward read-out. lin heads for ρ_k(s) = O(e^{−βs}), log heads for ρ_k(s) = O(s^{−β}).
+
+Statement. |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k with e_k = ‖κ_k − ρ_k‖₁ and, heads split evenly, Σ_k e_k ≤ C(n) M^{n+1}/Hⁿ for every
+rate n at which V_n below is finite: lin n < (β−γ)/α, log n < (β−2−γ)/(1+α).
+
+Constants. With disjoint bumps of half-width σ_T = ½(μ_T − μ_{T+1}) around μ_T = e^{−αT} (lin, T ≥ 0) or T^{−α} (log, T ≥ 1), of heights
+e^{1+γT} ρ(T) or e T^{1+γ} ρ(T), the sum f of the bumps has f(μ_T) = e^{γT} ρ(T) or T^{1+γ} ρ(T), and as supports are disjoint (gaps
+shrink with T) variations add up: on [−1, 1] (x = (1+y)/2 scales the n-th derivative by 2^{−n})
+
+    lin   V_n = B_n e (1−e^{−α})^{−n} Σ_{T≥0} |ρ(T)| e^{(γ+nα)T}
+    log   V_n = B_n e Σ_{T≥1} |ρ(T)| T^{1+γ} (T^{−α} − (T+1)^{−α})^{−n}
+
+    e_k ≤ 4 V_n / (π n (H_k−1−n)^n) · 1/(1−e^{−γ})   or   · ζ(1+γ).                                                         (5.1)
+
+Sums are evaluated with their infinite tails, the log one through T^{−α} − (T+1)^{−α} ≥ α (T+1)^{−1−α}. The paper has α = 0.005, γ = 0.01β
+(lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises (5.1) over α, γ and n.
+
+Construction. `constructions.thm_5_1`: x_t in block 0, block k receives X*ρ_k: its heads have decays γ + αj (lin) or 1 + γ + αj (log) and
+the interpolant's coefficients as weights; log heads do not see s = 0, ρ_k(0) goes through the embedding. `fitted` banks take far fewer
+heads: decays and weights of least ℓ¹ error, exact where ρ_k is itself a sum of heads. They follow no rate; what they promise is ‖κ_k −
+ρ_k‖₁ of their decays and weights in exact arithmetic, plus the budget for storing them. What no H heads can beat is in
+`analyzer.theorems.hankel`.
+
+Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper
+needs sup norms of derivatives; with variations it is n < (β−2−γ)/(1+α). Log heads cannot see s = 0: the residual carries ρ(0). The
+read-out's domain depends on ‖ρ_k‖₁: the box is that of the memories actually delivered. Head splits are whole numbers, each ≥ n + 2.
+
+References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 5.1, Lemmas F.3, F.6; Trefethen, Approximation Theory and Approximation
+Practice, Theorem 7.2.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import sympy
+from flint import arb, fmpq
+
+from analyzer import extraction as ex
+from analyzer import feedforward as ff
+from analyzer.bump import RATES, variation
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import evaluate, rational, upper, working_precision
+from analyzer.memory_kernels import MemoryKernel
+from analyzer.targets import KernelMemory
+from analyzer.theorems import thm_3_1
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ID = "thm-5.1"
+TITLE = "essentially sparse memories, one dp-free layer"
+BANKS = ("paper", "tuned", "fitted")
+MAX_HEADS = 512
+"""Heads of an interpolation bank that we build."""
+STATEMENT = {
+    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(e^{−βs}) and every n < (β−γ)/α",
+    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(s^{−β}) and every n < (β−2−γ)/(1+α)",
+}
+FAST = fmpq(100)
+"""β of an exponentially decaying kernel as O(s^{−β}): any number would do."""
+V = sympy.Function("V")
+_MASS = {"lin": 1 / (1 - sympy.exp(-ex.gamma)), "log": sympy.zeta(1 + ex.gamma)}
+EXPRESSION: dict[str, sympy.Expr] = {
+    rpe: 4 * V(ex.n) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n) * _MASS[rpe] for rpe in ("lin", "log")
+}
+"""(5.1)."""
+
+
+def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
+    """The error of one memory; fitted banks promise no rate, the theorem's is shown for them too."""
+    return EXPRESSION[rpe]
+
+
+def citation(bank: str, ffn: str) -> str:
+    """What a network with this bank and read-out rests on."""
+    return thm_3_1.citation(bank, ffn, "Theorem 5.1")
+
+
+def check_sizes(target: KernelMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
+    """Refuse sizes that cannot work, before anything is built."""
+    if error is not None and not thm_3_1.LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+    least = len(target.kernels) * (1 if bank == "fitted" else 3)
+    if heads is not None and not least <= heads <= MAX_HEADS:
+        raise InputError(f"{heads} heads: a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
+    if bank != "fitted":
+        for kernel in target.parsed:
+            check_shape(rpe, kernel)
+    if width is not None:
+        ff.check_width(width, target.readout)
+
+
+def check_shape(rpe: ex.Rpe, kernel: MemoryKernel) -> None:
+    """lin heads need exponential decay for the theorem (fitted banks do not)."""
+    if rpe == "lin" and kernel.shape == "power":
+        raise Refusal(
+            f"theorem 5.1 with lin heads asks for O(e^(-beta s)), kernel {kernel.text[:60]!r} falls like a power; "
+            "use --rpe log or a fitted bank"
+        )
+
+
+def paper_tuning(rpe: ex.Rpe, kernel: MemoryKernel) -> ex.Tuning:
+    """α = 0.005, γ = 0.01β (lin) or α = 0.01, γ = 10⁻⁴β (log)."""
+    check_shape(rpe, kernel)
+    beta = kernel.envelope.rate if rpe == "lin" or kernel.shape == "power" else FAST
+    return ex.Tuning(fmpq(1, 200), beta / 100) if rpe == "lin" else ex.Tuning(fmpq(1, 100), beta / 10**4)
+
+
+WINDOW = 256
+"""Bumps whose widths are taken as they are in V_n; beyond them the bound of the docstring."""
+
+
+def bump_variation(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
+    """Upper bound of V_n; infinite where it diverges."""
+    a, g = arb(tuning.alpha), arb(tuning.gamma)
+    scale = variation(rate) * arb(1).exp()
+    if rpe == "lin":
+        return scale * (1 - (-a).exp()) ** -rate * kernel.total(rate=tuning.gamma + rate * tuning.alpha)
+    total = arb(0)
+    for T in range(1, WINDOW):
+        total += abs(kernel.value(T)) * arb(T) ** (1 + g) * (arb(T) ** -a - arb(T + 1) ** -a) ** -rate
+    widest = ((1 + arb(1) / WINDOW) ** (1 + a) / a) ** rate
+    return scale * (total + widest * kernel.tail(WINDOW, power=1 + tuning.gamma + rate * (1 + tuning.alpha)))
+
+
+@cache
+def coefficient(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
+    """C with e ≤ C/(H−1−n)^n: (5.1) at H = n + 2."""
+    with working_precision(128):
+        value = bump_variation(rpe, kernel, rate, tuning)
+        if not value.is_finite():
+            return arb.pos_inf()
+        return evaluate(EXPRESSION[rpe], {V(ex.n): value, ex.n: rate, ex.H: rate + 2, ex.gamma: tuning.gamma})
+
+
+def kernel_bound(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, rate: int, tuning: ex.Tuning) -> arb:
+    """(5.1); infinite if H < n + 2 or V_n diverges."""
+    if heads < rate + 2:
+        return arb.pos_inf()
+    return coefficient(rpe, kernel, rate, tuning) / arb(heads - 1 - rate) ** rate
+
+
+@cache
+def tuned(rpe: ex.Rpe, kernel: MemoryKernel, rate: int) -> ex.Tuning | None:
+    """The α, γ that minimise (5.1) at a rate, found in floating point and rounded; None if V_n diverges for all of them."""
+    import numpy as np
+
+    check_shape(rpe, kernel)
+    log_sum = _log_terms(rpe, kernel)
+    room = float(arb(kernel.envelope.rate)) if rpe == "lin" or kernel.shape == "power" else float(arb(FAST))
+    if rpe == "log":
+        room -= 2 + rate
+    if room <= 0:
+        return None
+
+    def value(log_alpha: float, log_gamma: float) -> float:
+        a, g = math.exp(log_alpha), math.exp(log_gamma)
+        if g + rate * a >= room:
+            return 1e6 * (1 + g + rate * a)
+        mass = -math.log(-math.expm1(-g)) if rpe == "lin" else math.log(float(arb(1 + g).zeta()))
+        with np.errstate(over="ignore"):
+            return mass + log_sum(rate, a, g)
+
+    top = math.log(room)
+    a, g = top - math.log(2.0 * rate + 2), top - math.log(4.0)
+    for _ in range(6):
+        a = ex.golden(partial(lambda g, v: value(v, g), g), top - 9, min(top, math.log(8.0)), 30)
+        g = ex.golden(partial(value, a), top - 9, min(top, math.log(8.0)), 30)
+    return ex.Tuning(rational(float(f"{math.exp(a):.6g}")), rational(float(f"{math.exp(g):.6g}")))
+
+
+def _log_terms(rpe: ex.Rpe, kernel: MemoryKernel) -> Callable[[int, float, float], float]:
+    """log of the sum in V_n as a function of (n, α, γ) in floating point, over single T and then geometric steps."""
+    import numpy as np
+
+    places = [*range(0 if rpe == "lin" else 1, WINDOW)]
+    counts = [1.0] * len(places)
+    while places[-1] < 10**5:
+        step = max(1, places[-1] // 16)
+        places.append(places[-1] + step)
+        counts.append(float(step))
+    with working_precision(64):
+        sizes = [abs(kernel.value(t)) for t in places]
+        logs = np.array([float(v.log()) if v > 0 else -math.inf for v in sizes])
+    at, weights = np.array(places, float), np.log(np.array(counts))
+
+    def log_sum(rate: int, a: float, g: float) -> float:
+        if rpe == "lin":
+            exponents = logs + weights + (g + rate * a) * at
+            width = -rate * math.log(-math.expm1(-a))
+        else:
+            width = 0.0
+            gaps = np.log(-np.expm1(-a * np.log1p(1 / at))) - a * np.log(at)
+            exponents = logs + weights + (1 + g) * np.log(at) - rate * gaps
+        peak = exponents.max()
+        return float(peak + math.log(np.exp(exponents - peak).sum()) + width)
+
+    return log_sum
+
+
+@dataclass(frozen=True)
+class KernelBound:
+    """Σ_k e_k for heads split evenly over the kernels, each at its best rate (or at the given one)."""
+
+    heads: tuple[int, ...]
+    rates: tuple[int, ...]
+    tunings: tuple[ex.Tuning, ...]
+    errors: tuple[arb, ...]
+
+    @property
+    def total(self) -> arb:
+        return sum(self.errors[1:], self.errors[0])
+
+
+def split(heads: int, kernels: int) -> tuple[int, ...]:
+    """H heads over M kernels as evenly as whole numbers allow."""
+    return tuple(heads // kernels + (k < heads % kernels) for k in range(kernels))
+
+
+def _best(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, tuning: str, rate: int | None) -> tuple[int, ex.Tuning, arb] | None:
+    found = []
+    for n in RATES if rate is None else (rate,):
+        chosen = paper_tuning(rpe, kernel) if tuning == "paper" else tuned(rpe, kernel, n)
+        if chosen is not None:
+            value = kernel_bound(rpe, kernel, heads, n, chosen)
+            if value.is_finite():
+                found.append((n, chosen, value))
+    return min(found, key=lambda item: upper(item[2]), default=None)
+
+
+def attention_bound(
+    rpe: ex.Rpe, kernels: Sequence[MemoryKernel], heads: int, tuning: str = "tuned", rate: int | None = None
+) -> KernelBound:
+    """(5.1) for every kernel with its share of the heads."""
+    if rate is not None and rate not in RATES:
+        raise InputError(f"rate {rate} is not offered; choose from {RATES[0]} to {RATES[-1]} or 'best'")
+    shares, found = split(heads, len(kernels)), []
+    for kernel, share in zip(kernels, shares, strict=True):
+        best = _best(rpe, kernel, share, tuning, rate)
+        if best is None:
+            reason = _no_rate(rpe, kernel, tuning, rate)
+            raise Refusal(reason or f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs n + 2 of them")
+        found.append(best)
+    return KernelBound(shares, tuple(n for n, _, _ in found), tuple(t for _, t, _ in found), tuple(e for _, _, e in found))
+
+
+def _no_rate(rpe: ex.Rpe, kernel: MemoryKernel, tuning: str, rate: int | None) -> str | None:
+    """Why no number of heads helps; None if some does."""
+    if _best(rpe, kernel, 10**6, tuning, rate) is not None:
+        return None
+    law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 2 - gamma)/(1 + alpha)"
+    which = "no rate n is" if rate is None else f"rate n = {rate} is not"
+    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only; use a fitted bank"
+
+
+def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuning: str = "tuned", rate: int | None = None) -> KernelBound:
+    """The fewest heads for which the bound is at most `error`."""
+    for kernel in kernels:
+        reason = _no_rate(rpe, kernel, tuning, rate)
+        if reason is not None:
+            raise Refusal(reason)
+
+    def holds(heads: int) -> bool:
+        try:
+            return upper(attention_bound(rpe, kernels, heads, tuning, rate).total) <= error
+        except Refusal:
+            return False
+
+    high = 2
+    while not holds(high):
+        high *= 2
+        if high > 2**200:
+            raise Refusal(f"no number of heads below 2^200 brings the bound to {error:g}")
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return attention_bound(rpe, kernels, high, tuning, rate)
+
+
+def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> arb:
+    """What (5.1) promises for an interpolation bank with these decays, at its best rate."""
+    if len(decays) < 3:
+        raise InputError(f"{len(decays)} heads serve a kernel: an interpolation bank has 3 at least")
+    tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
+    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
+        raise InputError("the decays stored for a kernel are no progression γ + αj: not an interpolation bank")
+    bounds = [kernel_bound(rpe, kernel, len(decays), rate, tuning) for rate in RATES]
+    return min((b for b in bounds if b.is_finite()), key=upper, default=arb.pos_inf())
+
+
+def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """The proof for as many kernels as there are entries: who uses whom, with a symbolic budget on every lemma."""
+    import networkx as nx  # here, so that evaluating a bound does not wait for it
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    if bank == "fitted":
+        lemma(graph, "fit", "decays and weights of small ‖κ − ρ‖₁, certified as stored", sympy.Symbol("e", nonnegative=True))
+        below: tuple[str, ...] = ("fit",)
+    else:
+        lemma(graph, "bumps", "disjoint bumps give ρ(s) at every s", sympy.Integer(0), source="Wang & E, Lemma F.3/F.6")
+        lemma(graph, "variation", "variations of disjoint bumps add up", V(ex.n))
+        estimate = 4 * V(ex.n) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
+        lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
+        lemma(graph, "mass", "Σ_s of the slowest kernel", _MASS[rpe])
+        below = ("bumps", "interpolation", "mass")
+    budgets = []
+    for k in range(1, len(lags) + 1):
+        budget = sympy.Symbol(f"e_{k}", nonnegative=True)
+        shown = budget if bank == "fitted" else EXPRESSION[rpe].subs(ex.H, sympy.Symbol(f"H_{k}", positive=True))
+        lemma(graph, f"kernel k{k}", f"‖κ − ρ‖₁ of memory k{k}", shown, below)
+        budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * budget)
+    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
+    used = ("read-out", *(f"kernel k{k}" for k in range(1, len(lags) + 1)))
+    lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 5.1")
+    return graph
