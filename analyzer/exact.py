@@ -15,6 +15,8 @@ from flint import arb, ctx, fmpq, fmpz
 
 from analyzer.errors import InputError
 
+UNIT: dict[str, fmpq] = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
+"""Unit roundoff u of each type that networks run in."""
 _NUMBER = re.compile(r"(-?\d{1,40000})(?:/(\d{1,40000})|\*2\^(-?\d{1,7}))?")
 
 

@@ -12,13 +12,11 @@ import jax
 from flint import fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import nearest
+from analyzer.exact import UNIT, nearest
 
 HIGHEST = jax.lax.Precision.HIGHEST
 """No reduced-precision matrix products on accelerators: certificates count on IEEE operations of the stated type."""
 
-UNIT: dict[str, fmpq] = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
-"""Unit roundoff u of each type."""
 MANTISSA = {"float32": 24, "float64": 53}
 SMALLEST: dict[str, fmpq] = {"float32": fmpq(1, 2**126), "float64": fmpq(1, 2**1022)}
 """Least normal number: results below it may be flushed to zero."""

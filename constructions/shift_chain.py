@@ -30,7 +30,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import to_grid, upper, working_precision
+from analyzer.exact import UNIT, to_grid, upper, working_precision
 from analyzer.kernels import l1_norm
 from analyzer.relu_error import Neuron
 from analyzer.targets import FixedMemory
@@ -41,7 +41,7 @@ from constructions import feedforward, thm_3_1
 from constructions.balanced import balanced_bank
 from constructions.banks import HeadBank
 from constructions.fused import FusedLayer, fuse_layer
-from constructions.precision import MANTISSA, UNIT
+from constructions.precision import MANTISSA
 from constructions.thm_3_1 import MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 

@@ -20,7 +20,7 @@ from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.errors import Refusal
-from analyzer.exact import lower, rational, upper, working_precision
+from analyzer.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
@@ -32,7 +32,7 @@ from constructions import feedforward
 from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.lagged import MAX_TABLE, lagged_layers
-from constructions.precision import MANTISSA, UNIT
+from constructions.precision import MANTISSA
 from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 

@@ -78,6 +78,8 @@ BAD = [
     *([*BUILD, "--lags", "12", "--depth", depth] for depth in ("0", "-1", "13", "2.5", "many", "1e9")),
     [*BUILD, "--lags", "40", "--depth", "2", "--dtype", "float32"],
     [*BUILD, "--lags", "40", "--depth", "4", "--heads", "9"],
+    [*BUILD, "--lags", "999999", "--depth", "auto"],
+    [*BUILD, "--lags", "999999", "--depth", "auto", "--dtype", "float32"],
     [*BUILD, "--lags", "4", "--depth", "auto", "--heads", "0"],
     [*BUILD, "--lags", "4", "--depth", "auto", "--rpe", "log"],
     [*BUILD, "--lags", "4", "--depth", "auto", "--bank", "tuned"],

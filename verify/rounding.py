@@ -21,10 +21,10 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import maximum, upper
+from analyzer.exact import UNIT, maximum, upper
 from constructions.fused import FusedLayer
 from constructions.lagged import LaggedLayer
-from constructions.precision import SMALLEST, UNIT
+from constructions.precision import SMALLEST
 from constructions.transformer import Attention, FeedForward, Transformer, to_exact
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
 from analyzer.kernels import l1_norm
 from analyzer.readout import ReadOut
 from analyzer.relu_error import neurons_of, readout_error
@@ -45,7 +45,7 @@ from analyzer.theorems import shift_chain as theorem
 from analyzer.theorems import thm_3_1
 from constructions import fast
 from constructions.fused import FusedLayer, fuse_layer, linear_map, stream_kernels
-from constructions.precision import MANTISSA, UNIT
+from constructions.precision import MANTISSA
 from constructions.shift_chain import Layout, mixed_differences, readout_table
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact, to_float, zeros
 from verify.certificate import Certificate, Part

@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, maximum, rational, upper, working_precision
+from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import LayerRpe, Rpe
 from analyzer.feedforward import least_width, plan_barron
 from analyzer.gauss import mixed_bound
@@ -42,7 +42,6 @@ from analyzer.theorems.lag_law import lag_law
 from constructions import fast
 from constructions.feedforward import STORAGE
 from constructions.fused import FusedLayer, fuse
-from constructions.precision import UNIT
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.transformer import Transformer, to_exact
 from verify.certificate import Certificate, Part

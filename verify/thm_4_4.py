@@ -33,7 +33,7 @@ from flint import arb, fmpq
 
 from analyzer.adaptive import MAX_LAG, AdaptiveMemory, Situation
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import dyadic, lower, maximum, rational, upper, working_precision
+from analyzer.exact import UNIT, dyadic, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
 from analyzer.lag_encoding import (
@@ -53,7 +53,6 @@ from analyzer.theorems.thm_4_4 import check_alphabet
 from constructions import fast
 from constructions.lag_banks import head_mass
 from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layers
-from constructions.precision import UNIT
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.thm_4_4 import parent_points, slots_of
 from constructions.transformer import Transformer, to_exact

@@ -44,6 +44,7 @@ from flint import arb, fmpq
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.errors import InputError, Refusal
+from analyzer.exact import UNIT
 from analyzer.targets import FixedMemory
 from analyzer.theorems import thm_3_1
 
@@ -60,9 +61,10 @@ BANKS = ("minimal", "balanced")
 OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
 MAX_DEPTH = 4096
 """Layers we build: a lag of a few thousand tokens, one at a time."""
+MAX_PLANNED_LAG = 4 * MAX_DEPTH
+"""Lags that are planned for: four tokens per layer are what float32 restores."""
 MAX_COMBINATIONS = 1024
 """Combinations of letters that the read-out of a restored network may depend on."""
-UNITS = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
 
 tau, L = sympy.symbols("tau L", positive=True)
 
@@ -123,6 +125,13 @@ def check_options(
             f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1; give --depth auto, "
             f"{-(-lag // heads)} layers or {least_heads(lag, depth)} heads"
         )
+    if dtype == "exact" and heads is None and least_heads(lag, depth or 1) > thm_3_1.MAX_HEADS:
+        least = least_heads(lag, thm_3_1.MAX_HEADS)
+        raise Refusal(
+            f"lag {lag} needs more than {thm_3_1.MAX_HEADS} heads in a layer, the most that we build; give --depth {least} or more"
+        )
+    if dtype != "exact" and lag > MAX_PLANNED_LAG:
+        raise Refusal(f"lag {lag} is longer than any chain that we plan: {MAX_PLANNED_LAG} tokens in at most {MAX_DEPTH} layers")
     if not thm_3_1.LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
     if bank == "balanced" and dtype == "exact":
@@ -133,9 +142,9 @@ def check_options(
         ff.check_width(width, target.readout)
     if dtype != "exact" and depth is not None:
         room = 1.0 if restore else error
-        budget = least_budget(UNITS[dtype], least_heads(lag, depth))
+        budget = least_budget(UNIT[dtype], least_heads(lag, depth))
         if budget > room:
-            enough = next((n for n in range(depth, lag + 1) if least_budget(UNITS[dtype], least_heads(lag, n)) <= room), None)
+            enough = next((n for n in range(depth, lag + 1) if least_budget(UNIT[dtype], least_heads(lag, n)) <= room), None)
             way_out = f"give --depth auto or at least {enough}" if enough else "use --dtype float64, or a larger --error"
             raise Refusal(
                 f"{depth} layers are too few for lag {lag} in {dtype}: one of them shifts by {least_heads(lag, depth)} tokens, and every "
@@ -151,7 +160,7 @@ def _check_restoration(target: FixedMemory, dtype: str, width: int | None) -> No
         raise InputError("--restore takes the rounding of floats away, exact networks have none; use --dtype float32 or float64")
     if width is not None:
         raise InputError("--width does not go with --restore: the read-out is a table of the alphabet")
-    mantissa = (1 / UNITS[dtype]).p.bit_length() - 1
+    mantissa = (1 / UNIT[dtype]).p.bit_length() - 1
     for letter in letters:
         odd = abs(int(letter.p))
         twos = int(letter.q).bit_length() - 1
