@@ -101,7 +101,7 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
             bend = abs(_horner(second, piece)).upper()
             bound = ((value + abs(_horner(first, middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
             best = best.max(value.mid() if divisor is None else (value / divisor((cell.centre + cell.radius * right).upper())).mid())
-            if bound <= best * (1 + SHARPNESS) or pieces > MAX_PIECES:
+            if bound - cell.rest <= best * (1 + SHARPNESS) or pieces > MAX_PIECES:  # the rest is there however small the piece
                 worst = worst.max(bound)
             else:
                 stack += [(left, middle), (middle, right)]

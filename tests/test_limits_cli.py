@@ -1,6 +1,8 @@
 """`limits lag`, `limits slopes` and their certificates, as a user meets them; tampered certificates are caught."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,9 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def lag_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import subprocess
-    import sys
-
     path = tmp_path_factory.mktemp("certificates") / "lag.json"
-    code = f"import sys, cli; sys.argv = ['lemmaformer', 'limits', 'lag', '--lag', '3', '--dtype', 'float32', '--certificate', {str(path)!r}]; cli.main()"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    command = ["limits", "lag", "--lag", "3", "--dtype", "float32", "--certificate", str(path)]
+    subprocess.run([sys.executable, "-c", f"import sys, cli; sys.argv = ['lemmaformer', *{command!r}]; cli.main()"], check=True)
     return path
 
 
@@ -43,9 +42,6 @@ def test_certificates_are_rechecked_without_a_solver(run: Run, lag_file: Path) -
     result = run("verify", lag_file, "--json").json
     claimed = json.loads(lag_file.read_text())["entries"][0]
     assert result["verdict"] == "holds" and result["entries"][0]["lower"] >= claimed["lower"] * (1 - 1e-6)
-    import subprocess
-    import sys
-
     code = f"import sys, cli; sys.argv = ['lemmaformer', 'verify', {str(lag_file)!r}]; cli.main(); assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 

@@ -215,9 +215,7 @@ def show_slopes(result: dict[str, Any]) -> None:
     """The audit of given slopes."""
     out = console()
     rows = [[r["lag"], number(r["lower"]), number(r["upper"]), "yes" if r["resolved"] else "no"] for r in result["rows"]]
-    out.print(
-        f"{result['heads']} {result['rpe']} heads with slopes {result['slopes']}, any weights, stored in {result['dtype']}:"
-    )
+    out.print(f"{result['heads']} {result['rpe']} heads with slopes {result['slopes']}, any weights, stored in {result['dtype']}:")
     out.print(table("", ["lag", "best error ≥", "best error ≤", "below 1/2"], rows))
     resolved = ", ".join(map(str, result["resolved"])) or "none"
     out.print(f"lags that position alone can resolve: {resolved}")
