@@ -1123,7 +1123,7 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
     result = run_demo(out, quiet or as_json, show=not as_json)
     if as_json:
         _emit(result)
-    if "violated" in (result["chain"]["verdict"], result["adaptive"]["chain"]["verdict"]):
+    if "violated" in (result[act]["chain"]["verdict"] if act else result["chain"]["verdict"] for act in ("", "adaptive", "depth")):
         sys.exit(1)
 
 

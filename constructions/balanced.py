@@ -205,6 +205,8 @@ class Programme:
         return (sum((abs(v) for v in _entries(rest)), arb(0)) + price).mid()
 
 
+LARGEST = 1e6
+"""Largest entry that the solver is given."""
 BINDING = 1e-7
 """Multipliers within this of ±1 count as ±1; the solver works to 1e-10."""
 
@@ -220,11 +222,15 @@ def _doubles(matrix: arb_mat) -> np.ndarray:
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
     zeros = np.zeros(table.shape[1])
-    for method, options in (("highs-ds", {}), ("highs-ds", {"presolve": False}), ("highs-ipm", {})):
-        tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-        found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method=method, options={**tolerances, **options})
-        if found.status == 0 and found.x is not None:
-            return found.x, -found.eqlin.marginals
+    sizes = np.maximum(1.0, np.abs(table).max(axis=1) / LARGEST)  # rows of heads that cost far more than u, scaled for the solver
+    table, bounds = table / sizes[:, None], np.stack([-sizes, sizes], axis=1)
+    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
+        tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
+        for presolve in (True, False):
+            options = {**tolerances, "presolve": presolve}
+            found = linprog(-goal / sizes, A_eq=table.T, b_eq=zeros, bounds=bounds, method="highs-ds", options=options)
+            if found.status == 0 and found.x is not None:
+                return found.x / sizes, -found.eqlin.marginals
     raise Refusal("the linear programme of a balanced bank was not solved; try another number of bits")
 
 

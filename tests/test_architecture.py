@@ -102,8 +102,13 @@ def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path:
         assert f"| {row['t']} | {' | '.join(cells)} |" in readme
     assert f"certified to {demo['adaptive']['chain']['certified']:.6g}" in readme
     for row in demo["heads"]:
-        law = f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
-        assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {law} |" in readme
+        assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {row['law']} |" in readme
+    for row in demo["depth"]["horizons"]:
+        cells = [row["rpe"], row["arithmetic"], row["horizon"], f"{row['upper']:.3g}", f"{row['next_lower']:.3g}"]
+        assert f"| {' | '.join(map(str, cells))} |" in readme
+    chain = demo["depth"]["chain"]
+    sizes = f"{chain['sizes']['layers']} layers of at most {chain['sizes']['heads']} heads"
+    assert sizes in readme and f"certified to {chain['certified']:.3g}" in readme
     net = tmp_path / "net"
     certificate = run("build", "fixed", "--lags", "2,5", "--readout", "x0 + m1*m2", "--error", "1e-2", "--out", net, "--json").json
     for part in certificate["parts"]:

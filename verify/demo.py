@@ -1,4 +1,4 @@
-"""The demo: heads that the constants ask for, a network for fixed and one for adaptive memories, a figure with its numbers in CSV files."""
+"""The demo: heads that the constants ask for, networks for fixed and adaptive memories, what bits allow and depth cures, a figure."""
 
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,18 @@ from analyzer.extraction import attention_bound, solve_heads
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory
 from analyzer.theorems.lag_law import lag_law
+from constructions import shift_chain
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import write
 from constructions.card import check_output, is_bundle
 from constructions.fused import fuse
 from constructions.lagged import ExactRunner
-from constructions.thm_3_1 import build
+from constructions.thm_3_1 import Construction, build
 from verify import report
 from verify.bundles import card_of, citation_of
 from verify.certificate import Certificate
+from verify.limits import describe_horizon, horizon
+from verify.shift_chain import verify as certify_chain
 from verify.thm_3_1 import verify
 from verify.thm_4_4 import verify as certify_adaptive
 
@@ -32,6 +35,8 @@ GROWTH = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 TARGET = FixedMemory((LAG, 16), 1, "x0 + m1*m2")
 NESTED = AdaptiveMemory(((fmpq(-1),), (fmpq(1),)), (Memory("m1", "(3 - x0)/2"), Memory("m2", "(3 - m1)/2")), "x0*m1*m2")
 """g(1) = 1, g(−1) = 2; the second lag is read off the token that the first one found."""
+LONG_LAG = 40
+BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
 SEQUENCE = (1, -1, -1, 1, 1, -1, 1, -1, -1, 1)
 
 
@@ -110,8 +115,31 @@ def _show_mechanism(certificate: Certificate, rows: list[dict[str, Any]]) -> Non
     report.show_certificate(certificate)
 
 
-def _law(row: dict[str, Any]) -> str:
-    return f"{row['law']}{'' if row['law_status'] == 'proved' else '*'}"
+def horizons() -> list[dict[str, Any]]:
+    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag --horizon`)."""
+    rows = []
+    for rpe, names in (("lin", ("bfloat16", "float32", "float64")), ("log", ("bfloat16", "float32"))):
+        for name in names:
+            found = horizon(rpe, fmpq(1, 2 ** BITS[name]), BITS[name])  # type: ignore[arg-type]
+            rows.append({"rpe": rpe, "arithmetic": name, **describe_horizon(found)})
+    return rows
+
+
+def long_lag() -> tuple[Construction[FixedMemory], Certificate]:
+    """A float32 network for a lag that no float32 layer holds."""
+    built = shift_chain.build(FixedMemory((LONG_LAG,)), bank="balanced", error=ERROR, dtype="float32")
+    return built, certify_chain(built.network, built.target, built.bank, built.ffn)
+
+
+def _show_long_lag(rows: list[dict[str, Any]], certificate: Certificate) -> None:
+    out = report.console()
+    out.print(
+        "\nHow far one dp-free layer sees: the largest lag with error plus price of rounding below 1/2, any decays, both sides certified"
+    )
+    cells = [[r["rpe"], r["arithmetic"], r["horizon"], report.number(r["upper"]), report.number(r["next_lower"])] for r in rows]
+    out.print(report.table("", ["heads", "arithmetic", "horizon", "error there <", "error beyond ≥"], cells))
+    out.print(f"\nDepth is the cure: lag {LONG_LAG} in float32, error {ERROR}")
+    report.show_certificate(certificate)
 
 
 def _prepare(out: Path) -> None:
@@ -123,6 +151,7 @@ def _prepare(out: Path) -> None:
         raise InputError(f"cannot create {str(out)[:80]}: {error.strerror}") from None
     check_output(out / "network")
     check_output(out / "adaptive")
+    check_output(out / "long_lag")
 
 
 def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
@@ -131,11 +160,10 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
     with report.progress("counting heads", quiet):
         rows = heads_table()
     if show:
-        cells = [[r["rpe"], r["lag"], r["paper"], r["tuned"], r["minimal"], _law(r)] for r in rows]
+        cells = [[r["rpe"], r["lag"], r["paper"], r["tuned"], r["minimal"], r["law"]] for r in rows]
         title = f"Heads to remember one token, worst-case error {ERROR}"
         columns = ["RPE", "lag", "paper's constants", "tuned", "minimal bank", "lag law"]
         report.console().print(report.table(title, columns, cells))
-        report.console().print("* proof sketch only")
     with report.progress("building and certifying", quiet):
         built = build(TARGET, bank="minimal", error=ERROR)
         certificate = verify(built.network, TARGET, built.bank, built.ffn)
@@ -151,12 +179,20 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         _show_mechanism(nested_certificate, rows_of_slots)
     card = card_of(nested, nested_certificate)
     write(out / "adaptive", nested.network, card, citation_of(card))
+    with report.progress("looking for horizons, building beyond them", quiet):
+        seen, (chain, chain_certificate) = horizons(), long_lag()
+    if show:
+        _show_long_lag(seen, chain_certificate)
+    card = card_of(chain, chain_certificate)
+    write(out / "long_lag", chain.network, card, citation_of(card))
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:
-        report.console().print(f"\nbundles network and adaptive in {out}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
+        names = "bundles network, adaptive and long_lag"
+        report.console().print(f"\n{names} in {out}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
     slots = {"sequence": list(SEQUENCE), "slots": rows_of_slots, "chain": nested_certificate.as_dict()}
-    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "figure": figure}
+    depth = {"horizons": seen, "chain": chain_certificate.as_dict()}
+    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "depth": depth, "figure": figure}
 
 
 def _figure(out: Path) -> str | None:

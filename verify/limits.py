@@ -5,7 +5,7 @@ The search (`constructions.balanced`) proposes a bank and a dual sequence; what 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -138,8 +138,13 @@ def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[
 
     def seen(candidate: int) -> float | None:
         step(f"{rpe} lag {candidate}")
-        value = upper(theorem.upper_bound(balance.bank(candidate, decay_bits), candidate, unit))
-        return value if value < 0.5 else None
+        if rpe == "lin" and best_pi_bound(candidate, unit)[0] >= HALF:
+            return None
+        for bank in _proposals(balance, candidate, decay_bits):
+            value = upper(theorem.upper_bound(bank, candidate, unit))
+            if value < 0.5:
+                return value
+        return None
 
     while lag >= 1:
         found = seen(lag)
@@ -153,6 +158,13 @@ def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[
             break
         lag, best = lag + 1, found
     return lag, best
+
+
+def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[Bank]:
+    """Banks to try: for lin the quickly found one of twice the heads, then the best of all."""
+    if balance.rpe == "lin":
+        yield _few_heads("lin", lag, balance.unit, 2 * lag + 4, decay_bits)
+    yield balance.bank(lag, decay_bits)
 
 
 def _least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
