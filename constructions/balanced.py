@@ -39,7 +39,7 @@ DENSE = 24
 BLOCK = 24
 """Blocks have length e/BLOCK at edge e: kernels turn on a logarithmic scale, and a block should not hold two turns."""
 DEPENDENT = 2.0**-20
-"""Columns within this share of u of the span of the others are left out."""
+"""Columns within this share of their price of the span of the others are left out: a unit of κ along them costs a million."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
 MAX_ROUNDS = 32
@@ -205,8 +205,6 @@ class Programme:
         return (sum((abs(v) for v in _entries(rest)), arb(0)) + price).mid()
 
 
-LARGEST = 1e6
-"""Largest entry that the solver is given."""
 BINDING = 1e-7
 """Multipliers within this of ±1 count as ±1; the solver works to 1e-10."""
 
@@ -222,20 +220,21 @@ def _doubles(matrix: arb_mat) -> np.ndarray:
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
     zeros = np.zeros(table.shape[1])
-    sizes = np.maximum(1.0, np.abs(table).max(axis=1) / LARGEST)  # rows of heads that cost far more than u, scaled for the solver
-    table, bounds = table / sizes[:, None], np.stack([-sizes, sizes], axis=1)
     for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
         tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
         for presolve in (True, False):
             options = {**tolerances, "presolve": presolve}
-            found = linprog(-goal / sizes, A_eq=table.T, b_eq=zeros, bounds=bounds, method="highs-ds", options=options)
+            found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
             if found.status == 0 and found.x is not None:
-                return found.x / sizes, -found.eqlin.marginals
+                return found.x, -found.eqlin.marginals
     raise Refusal("the linear programme of a balanced bank was not solved; try another number of bits")
 
 
-def independent(columns: Sequence[Sequence[arb]], least: arb) -> list[int]:
-    """Columns by falling distance from the span of those before, down to `least` (a pivoted Cholesky factorisation)."""
+def independent(columns: Sequence[Sequence[arb]], least: Sequence[arb]) -> list[int]:
+    """Columns whose distance from the span of those before exceeds their `least`, the largest multiples of it first.
+
+    A pivoted Cholesky factorisation of the Gram matrix.
+    """
     count, rows = len(columns), len(columns[0])
     matrix = arb_mat(rows, count, [columns[j][i].mid() for i in range(rows) for j in range(count)])
     gram = (matrix.transpose() * matrix).mid().table()
@@ -243,10 +242,11 @@ def independent(columns: Sequence[Sequence[arb]], least: arb) -> list[int]:
     chosen: list[int] = []
     factors: list[dict[int, arb]] = []
     open_columns = set(range(count))
-    while open_columns:
-        pivot = max(open_columns, key=lambda j: (magnitude(distance[j]), float(distance[j])) if distance[j] > 0 else (-(10**9), 0.0))
-        if not distance[pivot] > least * least:
-            break
+    while True:
+        open_columns = {j for j in open_columns if distance[j] > least[j] * least[j]}
+        if not open_columns:
+            return chosen
+        pivot = max(open_columns, key=lambda j: float((distance[j] / least[j] ** 2).log()))
         root = distance[pivot].sqrt().mid()
         factor = {}
         for j in open_columns:
@@ -256,16 +256,14 @@ def independent(columns: Sequence[Sequence[arb]], least: arb) -> list[int]:
         factors.append(factor)
         chosen.append(pivot)
         open_columns.discard(pivot)
-    return chosen
 
 
 def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], Solution]:
     """(heads that are independent of each other, the programme's solution for them)."""
     columns = [rows.column(head) for head in heads]
-    prices = [price(head) for head in heads]
-    kept = independent(columns, min(prices, key=float) * DEPENDENT)
-    priced = [prices[k] + rows.beyond(heads[k]) for k in kept]
-    return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, priced).solve()
+    prices = [price(head) + rows.beyond(head) for head in heads]
+    kept = independent(columns, [p * DEPENDENT for p in prices])
+    return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, [prices[k] for k in kept]).solve()
 
 
 class Balance:
