@@ -90,7 +90,7 @@ def test_readme_is_short() -> None:
 def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     demo = run("demo", "--out", tmp_path / "demo", "--json").json
-    for row in demo["adaptive"]["slots"][:4]:
+    for row in demo["adaptive"]["slots"][:3]:
         cells = [
             f"{row['token']:+d}",
             f"{row['lag_m1']:g}",
@@ -101,7 +101,7 @@ def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path:
         ]
         assert f"| {row['t']} | {' | '.join(cells)} |" in readme
     assert f"certified to {demo['adaptive']['chain']['certified']:.6g}" in readme
-    for row in demo["heads"]:
+    for row in (row for row in demo["heads"] if row["lag"] in (4, 64)):
         assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {row['law']} |" in readme
     for row in demo["depth"]["horizons"]:
         cells = [row["rpe"], row["arithmetic"], row["horizon"], f"{row['upper']:.3g}", f"{row['next_lower']:.3g}"]
