@@ -50,7 +50,7 @@ def _entry(pair: Pair | Audit) -> dict[str, Any]:
     bank, dual = pair.bank, pair.dual
     primal = {"heads": _heads(bank.heads), "weights": [to_text(w) for w in bank.weights], "residual": to_text(bank.residual)}
     sequence = {"edges": [str(e) for e in dual.edges], "values": [to_text(v) for v in dual.values]}
-    return {"lag": pair.lag, "lower": pair.lower, "upper": pair.upper, "primal": primal, "dual": sequence}
+    return {"lag": pair.lag, "lower": pair.shown, "upper": pair.upper, "primal": primal, "dual": sequence}
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

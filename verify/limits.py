@@ -33,7 +33,10 @@ ZERO = Bank((), (), fmpq(0))
 
 @dataclass(frozen=True)
 class Pair:
-    """lower ≤ E_u(T) ≤ upper for one lag, with the bank and the dual sequence that show it."""
+    """lower ≤ E_u(T) ≤ upper for one lag, with the bank and the dual sequence that show it.
+
+    `shown` is what the dual sequence alone shows; for lin heads the closed forms of the π-law may be a little above it.
+    """
 
     rpe: RpeSet
     lag: int
@@ -42,6 +45,7 @@ class Pair:
     upper: float
     bank: Bank
     dual: Dual
+    shown: float
 
     @property
     def ratio(self) -> float:
@@ -65,7 +69,13 @@ def check_lag(lag: int) -> None:
 
 
 def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tuple[arb, Dual]:
-    values = [((arb(abs(d.at(lag))) / _norm(d, unit, rpe)).lower(), d) for d in duals]
+    """The best bound that the sequences show; for lin also shifted, which turns F into z^k F and keeps the bound."""
+    values = []
+    for dual in duals:
+        places = range(1, lag + 1) if rpe == "lin" else (lag,)
+        place = max(places, key=lambda s: (abs(dual.at(s)), s))
+        shifted = Dual(tuple(e + lag - place for e in dual.edges), dual.values)
+        values.append(((arb(abs(dual.at(place))) / _norm(dual, unit, rpe)).lower(), shifted))
     return max(values, key=lambda pair: float(pair[0]))
 
 
@@ -75,7 +85,7 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
     balance = _balance(rpe, unit)
     if heads is not None and heads < lag_law(rpe, (lag,)).heads:
         dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
-        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual)
+        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0)
     pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
     if pair.ratio > SHARP and pair.lower < 0.9:
         balance.dual(lag)
@@ -91,7 +101,8 @@ def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) 
     most = theorem.upper_bound(bank, lag, unit)
     if not most <= 1:
         bank, most = ZERO, arb(1)
-    return Pair(rpe, lag, unit, lower(least), upper(most), bank, dual)
+    closed = max(lower(best_pi_bound(lag, unit)[0]), lower(arb(hand_bound(lag, unit)))) if rpe == "lin" else 0.0
+    return Pair(rpe, lag, unit, max(lower(least), closed), upper(most), bank, dual, lower(least))
 
 
 def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> Bank:
@@ -198,6 +209,10 @@ class Audit:
     bank: Bank
     dual: Dual
 
+    @property
+    def shown(self) -> float:
+        return self.lower
+
 
 def audit(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> Audit:
     """The least ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|) for heads whose decays are given, by linear programming, both sides certified.
@@ -266,7 +281,7 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
     }
     if pair.rpe == "lin":
         closed, frequency = best_pi_bound(pair.lag, pair.unit)
-        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "hand_bound": nearest(hand_bound(pair.lag, pair.unit))}
+        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "hand_bound": lower(arb(hand_bound(pair.lag, pair.unit)))}
         result["horizon_rule"] = rule(pair.unit)
     return result
 
