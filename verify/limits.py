@@ -281,8 +281,8 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
     }
     if pair.rpe == "lin":
         closed, frequency = best_pi_bound(pair.lag, pair.unit)
-        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "hand_bound": lower(arb(hand_bound(pair.lag, pair.unit)))}
-        result["horizon_rule"] = rule(pair.unit)
+        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "horizon_rule": rule(pair.unit)}
+        result["hand_bound"] = lower(arb(hand_bound(pair.lag, pair.unit)))
     return result
 
 
