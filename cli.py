@@ -985,7 +985,8 @@ def limits_slopes(
 
 def _missed(asked: float, certificate: Any) -> str:
     parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
-    finer = "" if certificate.dtype == "exact" else "--dtype exact or more bits, "
+    deeper = "--depth auto, " if certificate.theorem == "thm-3.1" else ""
+    finer = "" if certificate.dtype == "exact" else f"--dtype exact or more bits, {deeper}"
     return (
         f"the network is certified to {certificate.certified:.3g} only, more than the error {asked:g} asked for ({parts}, rounding "
         f"{certificate.rounding:.3g}); use {finer}a larger --error, more heads or more --width"

@@ -195,6 +195,9 @@ def build(
     return Construction(target, bank, ffn, round_network(network, dtype), seed, draws, tuple(s for s, _ in chain))
 
 
+PLANNED_ROOM = 15 / 16
+"""Share of the room around the letters that a plan fills: a certificate bounds sums and sizes a little more crudely than the plan."""
+
 Chain = list[tuple[int, HeadBank]]
 
 
@@ -328,7 +331,7 @@ def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | Non
     """
     lag, layout = target.lags[-1], Layout(target)
     plateaus = None if target.alphabet is None else Plateaus(target.alphabet)
-    limit = float(arb(plateaus.room)) * (1 - 2.0**-40) if plateaus is not None else error
+    limit = float(arb(plateaus.room)) * PLANNED_ROOM if plateaus is not None else error
     assert limit is not None
     shifts = range(1, lag + 1) if depth is None else sorted({lag // depth, -(-lag // depth)})
     options, least = _options(bank, dtype, shifts, heads, limit, plateaus)

@@ -217,7 +217,9 @@ MAX_FLOAT_HEADS = 27
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    way_out = f"use --dtype exact{', more bits (--dtype float64)' if dtype == 'float32' else ''}, or a larger --error"
+    way_out = (
+        f"use --dtype exact{', more bits (--dtype float64)' if dtype == 'float32' else ''}, layers (--depth auto), or a larger --error"
+    )
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(

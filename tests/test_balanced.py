@@ -52,6 +52,15 @@ def test_horizons() -> None:
         assert found.horizon == lag and found.upper < 0.5 <= found.next_lower
 
 
+@pytest.mark.parametrize(
+    "bits,lag,exact", [(9, 1, True), (14, 2, False), (19, 4, True), (28, 5, False), (33, 7, True), (41, 8, False), (64, 13, False)]
+)
+def test_the_rule_is_right_or_one_too_large(bits: int, lag: int, exact: bool) -> None:
+    found = horizon("lin", fmpq(1, 2**bits), bits)
+    assert found.horizon == lag and found.upper < 0.5 <= found.next_lower
+    assert found.rule == lag + (0 if exact else 1)
+
+
 def test_few_heads() -> None:
     unit = fmpq(1, 2**24)
     uppers = [lag_limit("lin", 3, unit, 24, heads).upper for heads in (3, 4, 6, 9)]

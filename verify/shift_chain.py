@@ -131,6 +131,8 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
     start = time.perf_counter()
     reader = _Reader(target, bank, network.dtype)
     _check_embedding(network, reader.layout)
+    for layer in network.layers:
+        _check_layer(layer, network.dtype)
     found = _linear(network, reader, ffn) if target.alphabet is None else _restored(network, reader)
     steps: list[Step] = found.pop("steps")
     sizes, lag = network.sizes(), target.lags[-1]
@@ -159,10 +161,30 @@ def _check_embedding(network: Transformer, layout: Layout) -> None:
     for block in (layout.memory(0), layout.source):
         if (embedding[list(block)] != _identity(d)).any():
             raise InputError("the embedding does not put the token into x0 and source: not a chain of shifts")
+    if any(embedding[j, i] != 0 and j % d != i for j in range(layout.width) for i in range(d)):
+        raise InputError("the embedding mixes coordinates: not a chain of shifts")
     if (embedding[layout.slots + 2 * d :] != 0).any():
         raise InputError("the embedding writes into digits: not a chain of shifts")
     if network.layers[-1].feedforward.outer.shape[0] != 1:
         raise InputError("a chain of shifts ends with a scalar read-out")
+
+
+def _check_layer(layer: Layer, dtype: str) -> None:
+    """What no part of the analysis looks at later: the kind of attention, rounding, and neurons that might overflow, read or not.
+
+    Streams of chains stay below `HEADROOM`, which is checked where they are followed.
+    """
+    if layer.attention.kind != "dp-free" or layer.attention.window != "infinite":
+        raise InputError(f"attention is {layer.attention.kind}, {layer.attention.window}: not a chain of shifts")
+    if any(p != "none" for p in layer.feedforward.precision):
+        raise InputError("a chain of shifts has no rounding in its feed-forward networks")
+    if dtype == "exact":
+        return
+    inner, bias, outer = (to_exact(a) for a in (layer.feedforward.inner, layer.feedforward.bias, layer.feedforward.outer))
+    hidden = [sum((abs(w) for w in row), fmpq(0)) * HEADROOM + abs(b) for row, b in zip(inner, bias, strict=True)]
+    sums = [sum((abs(a) * h for a, h in zip(row, hidden, strict=True)), fmpq(0)) for row in outer]
+    if not all(arb(v) * 2 < Arithmetic(dtype).largest for v in (*hidden, *sums)):
+        raise InputError(f"a neuron of this chain may overflow {dtype}")
 
 
 def _identity(size: int) -> np.ndarray:
@@ -311,7 +333,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
     for index, layer in enumerate(network.layers):
         last = index == len(network.layers) - 1
         wanted = _wanted(layout, layer.attention, given.found, before, list(memories))
-        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(given.found.flat), last)
+        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(memories), tuple(given.found.flat), last)
         if key not in reader.known:
             step = _read_heads(reader, layer.attention, given, wanted, last, arb(1))
             reader.known[key] = step, None if last else _linear_move(reader, layer.feedforward, [*memories, *wanted])
@@ -346,6 +368,8 @@ def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> Give
     matrix = linear_map(ffn)
     if matrix is None or any(sorted(abs(w) for w in row if w != 0) != [1] for row in to_exact(ffn.inner)):
         raise InputError("an inner feed-forward network is not made of pairs relu(u) - relu(-u): not a linear chain of shifts")
+    if len({tuple(row) for row in to_exact(ffn.inner)}) < len(ffn.inner):
+        raise InputError("an inner feed-forward network holds a neuron twice: not a linear chain of shifts")
     whole = matrix + _identity(layout.width)
     found = whole[:, list(layout.carrier)]
     rest = _identity(layout.width)
@@ -534,7 +558,7 @@ def _rows(ffn: FeedForward) -> dict[int, _Written]:
     for j, weights in enumerate(outer):
         if not (weights != 0).any():
             continue
-        constant, neurons = fmpq(0), dict[int, list[tuple[fmpq, fmpq, fmpq]]]()
+        constant, constants, neurons = fmpq(0), 0, dict[int, list[tuple[fmpq, fmpq, fmpq]]]()
         for row, b, a in zip(inner, bias, weights, strict=True):
             inputs = np.nonzero(row)[0]
             if a == 0:
@@ -542,9 +566,11 @@ def _rows(ffn: FeedForward) -> dict[int, _Written]:
             if len(inputs) > 1:
                 raise InputError("a neuron between two layers reads several coordinates: not a restored chain of shifts")
             if len(inputs) == 0:
-                constant += a * max(b, fmpq(0))
+                constant, constants = a * max(b, fmpq(0)), constants + 1
             else:
                 neurons.setdefault(int(inputs[0]), []).append((row[inputs[0]], b, a))
+        if constants > 1:
+            raise InputError("several constants are added up in one coordinate: not a restored chain of shifts")
         linear: dict[int, fmpq] = {}
         for i, found in neurons.items():
             pair = [n for n in found if n[1] == 0 and abs(n[0]) == 1]
@@ -575,7 +601,7 @@ def _restored(network: Transformer, reader: _Reader) -> dict[str, Any]:
         last = index == len(network.layers) - 2
         wanted = _wanted(layout, layer.attention, given.found, before, done)
         done += list(wanted)
-        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(given.found.flat), last, index == 0)
+        key = (previous, _key(layer), tuple(sorted(wanted.items())), tuple(done), tuple(given.found.flat), last, index == 0)
         if key not in reader.known:
             reader.known[key] = _read_restoring(reader, layer, given, wanted, last, size, done, index == 0)
         step, then, restoration, digits = reader.known[key]
@@ -692,9 +718,13 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
         found[source, i] = fmpq(1)
         span = values(letters[-1]) - values(letters[0])
         for row, stair in stairs.items():
-            if row == source or span == 0:
+            if row == source:
                 continue
+            if span == 0:
+                raise InputError("a staircase does not tell the letters apart: not a restored chain of shifts")
             c = (stair(letters[-1]) - stair(letters[0])) / span
+            if c == 0 and row in coming and row in written:
+                raise InputError(f"coordinate {row} is written before it holds a memory: not a restored chain of shifts")
             found[row, i] = c
             mismatch = maximum([abs(arb(stair(r) - c * values(r))) for r in knots])
             noise[row] = mismatch + rounded[row] + abs(arb(c)) * rounded[source]

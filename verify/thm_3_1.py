@@ -175,6 +175,8 @@ def _check_layout(network: Transformer, target: LayerTarget, name: str) -> None:
     expected = (target.readout.coordinates, target.dim)
     if tuple(network.embedding.shape) != expected:
         raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; {name} for this target has {expected}")
+    if any(p != "none" for layer in network.layers for p in layer.feedforward.precision):
+        raise InputError("the read-out of one dp-free layer is not rounded: this network's is")
     if len(network.layers) != 1 or network.layers[0].feedforward.outer.shape[0] != 1:
         raise InputError(f"{name} speaks of one layer with a scalar read-out")
 
