@@ -17,7 +17,7 @@ from analyzer.errors import InputError
 
 UNIT: dict[str, fmpq] = {"float32": fmpq(1, 2**24), "float64": fmpq(1, 2**53)}
 """Unit roundoff u of each type that networks run in."""
-_NUMBER = re.compile(r"(-?\d{1,40000})(?:/(\d{1,40000})|\*2\^(-?\d{1,7}))?")
+_NUMBER = re.compile(r"(-?[0-9]{1,40000})(?:/([0-9]{1,40000})|\*2\^(-?[0-9]{1,7}))?")
 
 
 def working_precision(bits: int) -> Any:
@@ -56,7 +56,7 @@ def rational(value: int | float | str | fmpq) -> fmpq:
         if not math.isfinite(value):
             raise InputError(f"{value} is not a finite number")
         return fmpq(*value.as_integer_ratio())
-    match = re.fullmatch(r"(\d{0,40})(?:\.(\d{0,40}))?(?:[eE]([+-]?\d{1,2}))?", value.strip())
+    match = re.fullmatch(r"([0-9]{0,40})(?:\.([0-9]{0,40}))?(?:[eE]([+-]?[0-9]{1,2}))?", value.strip())
     if match is None or not (match[1] or match[2]):
         raise InputError(f"{value[:40]!r} is not a decimal number of reasonable size")
     digits = match[2] or ""

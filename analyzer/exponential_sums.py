@@ -18,7 +18,9 @@ RATIO = 8
 """q_0/r."""
 PER_CELL = 64
 """Samples per cell, which spans a factor 9/7: a function with 10 half periods per factor e shows 12 samples in each."""
-MAX_PIECES = 200_000
+SMALLEST = arb(2) ** -48
+"""Half-lengths below which a piece is not bisected."""
+MAX_PIECES = 50_000
 """Pieces looked at before the bound is taken as it stands: a sum that oscillates faster than this is not one of ours."""
 
 
@@ -101,7 +103,7 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
             bend = abs(_horner(second, piece)).upper()
             bound = ((value + abs(_horner(first, middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
             best = best.max(value.mid() if divisor is None else (value / divisor((cell.centre + cell.radius * right).upper())).mid())
-            if bound - cell.rest <= best * (1 + SHARPNESS) or pieces > MAX_PIECES:  # the rest is there however small the piece
+            if bound - cell.rest <= best * (1 + SHARPNESS) or pieces > MAX_PIECES or half < SMALLEST:  # the rest stays
                 worst = worst.max(bound)
             else:
                 stack += [(left, middle), (middle, right)]

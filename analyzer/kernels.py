@@ -317,6 +317,7 @@ class _Blocks:
         if crude <= negligible or self.left <= 0 or count <= 2 * ORDER:
             return arb(0).union(crude)
         half = (start + stop) // 2
+        self.left -= ORDER // 2
         return self.block(start, half, negligible) + self.block(half, stop, negligible)
 
 

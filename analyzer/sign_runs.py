@@ -22,6 +22,8 @@ from analyzer.exact import interval
 GROWTH = 32
 """Samples beyond the first few stand at ratio 1 + 1/GROWTH, in s (lin) or in log s (log), the scales on which kernels turn; a zero
 that is missed shows in the count."""
+FARTHEST = 4096
+"""Samples end at 2^FARTHEST (log) or much earlier (lin): a log head with p = 1 + 1/256 has lost all but 2^-16 of its mass there."""
 ONE_BY_ONE = 64
 """Places around a zero that are added one by one where their sign is open; more of them are so close, relatively, that one ball serves."""
 
@@ -101,12 +103,12 @@ def tail(bank: Bank, start: int) -> arb | None:
 def _samples(bank: Bank) -> list[tuple[int, int]] | None:
     """Places s = n/2, n odd, with certified signs (n, sign), until all the changes that Descartes allows are seen.
 
-    None if they are not seen before the slowest head outweighs all others, after which there are none.
+    None if they are not seen before the slowest head outweighs all others, after which there are none, or before 2^FARTHEST.
     """
     allowed, seen = bank.descartes(), 0
     samples: list[tuple[int, int]] = []
     s = 0
-    while True:
+    while s.bit_length() <= FARTHEST:
         terms = bank.terms(arb(2 * s + 1) / 2)
         sign = _sign(sum(terms, arb(0)))
         if sign:
@@ -118,6 +120,7 @@ def _samples(bank: Bank) -> list[tuple[int, int]] | None:
         if abs(terms[slowest]) > sum((abs(t) for h, t in enumerate(terms) if h != slowest), arb(0)):
             return None
         s += max(1, s // GROWTH if bank.rpe == "lin" else s * s.bit_length() // (2 * GROWTH))
+    return None
 
 
 def _turn(bank: Bank, left: int, right: int, sign: int) -> tuple[int, int]:

@@ -100,7 +100,8 @@ def bank_through(
 def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Kernel:
     """κ − ρ of a bank, at the working precision."""
     weights, residual = bank.weights[index], bank.residuals[index]
-    regular = bank.heads > 2 and len({b - a for a, b in pairwise(bank.decays)}) == 1  # an interpolation bank
+    steps = {b - a for a, b in pairwise(bank.decays)}
+    regular = bank.heads > 2 and len(steps) == 1 and min(steps) > 0  # an interpolation bank
     if bank.rpe == "lin":
         ratios = tuple((-arb(p)).exp() for p in bank.decays)
         group: Exponentials | Powers = Exponentials(ratios, tuple(arb(a) * (1 - z) for a, z in zip(weights, ratios, strict=True)), regular)

@@ -303,6 +303,6 @@ def test_a_changed_card_is_caught(stored: Path, run: Callable[..., Any], change:
 def test_a_smaller_promise_is_caught(stored: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     from verify import thm_5_1
 
-    own = thm_5_1._own_error
-    monkeypatch.setattr(thm_5_1, "_own_error", lambda *arguments: own(*arguments) * arb(0.9))
+    own = thm_5_1.own_error
+    monkeypatch.setattr(thm_5_1, "own_error", lambda *arguments: own(*arguments) * arb(0.9))
     assert run("verify", stored).code == 1

@@ -20,15 +20,20 @@ from analyzer.errors import InputError
 from analyzer.exact import from_text, lower, to_text, upper
 from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual
-from verify.limits import Audit, Pair, audit_lower, check_lag
+from verify.limits import Audit, Pair, audit_lower, check_lag, shown_by
 
 FORMAT = "lemmaformer-limit"
 VERSION = 1
 MAX_BYTES = 1 << 26
 MAX_EDGE = 1 << 2048
-TOLERANCE = 2.0**-20
-"""A claim may be better than the recomputed number by this share: libraries may round the last bits of a ball differently."""
-SMALLEST_UNIT = fmpq(1, 2**128)
+SLACK = 2.0**-20
+"""By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
+SMALLEST_UNIT = fmpq(1, 2**96)
+MAX_ENTRIES, MAX_EDGES, MAX_HEADS = 256, 4096, 128
+"""Sizes beyond which a file is taken for damage."""
+LARGEST = fmpq(2) ** 192
+FINEST = 4096
+"""Numbers of a certificate are at most 2^192, with denominators of at most so many bits."""
 
 
 def certificate(
@@ -50,7 +55,7 @@ def _entry(pair: Pair | Audit) -> dict[str, Any]:
     bank, dual = pair.bank, pair.dual
     primal = {"heads": _heads(bank.heads), "weights": [to_text(w) for w in bank.weights], "residual": to_text(bank.residual)}
     sequence = {"edges": [str(e) for e in dual.edges], "values": [to_text(v) for v in dual.values]}
-    return {"lag": pair.lag, "lower": pair.shown, "upper": pair.upper, "primal": primal, "dual": sequence}
+    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), "primal": primal, "dual": sequence}
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
@@ -86,14 +91,16 @@ def check(data: Any) -> dict[str, Any]:
     """{claim, rpe, entries: [{lag, lower, upper}], faults}: every side recomputed from the exact numbers, false claims as faults."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InputError("this file is no certificate of a limit")
-    if data.get("version") != VERSION:
+    if type(data.get("version")) is not int or data["version"] != VERSION:
         raise InputError(f"the certificate has version {str(data.get('version'))[:20]!r}; this program reads version {VERSION}")
     claim, rpe, entries = data.get("claim"), data.get("rpe"), data.get("entries")
-    if claim not in ("lag", "slopes") or rpe not in theorem.FAMILIES or not isinstance(entries, list) or not entries:
-        raise InputError("a certificate claims something about lags or slopes, for lin, log or mixed heads, and has entries")
-    unit = from_text(data.get("unit", ""))
+    if not isinstance(rpe, str) or rpe not in theorem.FAMILIES or not isinstance(claim, str) or claim not in ("lag", "slopes"):
+        raise InputError("a certificate claims something about lags or slopes, for lin, log or mixed heads")
+    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_ENTRIES:
+        raise InputError(f"a certificate has between 1 and {MAX_ENTRIES} entries")
+    unit = _exact(data.get("unit", ""))
     if not SMALLEST_UNIT <= unit < 1:
-        raise InputError("the certificate's unit roundoff is not between 2^-128 and 1")
+        raise InputError("the certificate's unit roundoff is not between 2^-96 and 1")
     heads = _read_heads(data.get("heads"), rpe) if claim == "slopes" else None
     rows, faults = [], []
     for entry in entries:
@@ -111,42 +118,59 @@ def _check_entry(entry: Any, rpe: Any, unit: fmpq, heads: tuple[tuple[str, fmpq]
     bank, dual = _read_bank(entry.get("primal"), rpe), _read_dual(entry.get("dual"))
     if heads is not None and not set(bank.heads) <= set(heads):
         raise InputError(f"lag {lag}: the bank has heads that are not among those audited")
-    least = lower(theorem.lower_bound(dual, lag, unit, rpe) if heads is None else audit_lower(heads, dual, lag, unit))
+    least = lower(shown_by(dual, lag, unit, rpe) if heads is None else audit_lower(heads, dual, lag, unit))
     most = upper(theorem.upper_bound(bank, lag, unit))
+    claimed = {name: _number(entry, name) for name in ("lower", "upper")}
     faults = []
-    for name, found, holds in (
-        ("lower", least, _number(entry, "lower") * (1 - TOLERANCE) <= least),
-        ("upper", most, _number(entry, "upper") * (1 + TOLERANCE) >= most),
-    ):
+    for name, found, holds in (("lower", least, claimed["lower"] <= least), ("upper", most, claimed["upper"] >= most)):
         if not holds:
-            faults.append(f"lag {lag}: the certificate claims {name} {entry.get(name)}, its exact numbers show {found:.6g}")
-    return {"lag": lag, "lower": least, "upper": most}, faults
+            faults.append(f"lag {lag}: the certificate claims {name} {str(entry.get(name))[:40]!a}, its exact numbers show {found:.6g}")
+    if claimed["lower"] > claimed["upper"]:
+        faults.append(f"lag {lag}: the certificate claims a lower bound above its upper bound")
+    return {"lag": lag, "lower": max(least, 0.0), "upper": most if math.isfinite(most) else None}, faults
 
 
 def _number(entry: dict[str, Any], name: str) -> float:
     value = entry.get(name)
-    return math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    try:
+        return math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _exact(text: Any) -> fmpq:
+    """An exact number of moderate size."""
+    value = from_text(text)
+    if abs(value) > LARGEST or value.q.bit_length() > FINEST:
+        raise InputError(f"{str(text)[:20]!r}… is absurdly large or fine for a certificate")
+    return value
 
 
 def _read_heads(data: Any, rpe: str) -> tuple[tuple[str, fmpq], ...]:
     if not isinstance(data, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
         raise InputError("heads are pairs of a type and a decay")
-    heads = tuple((str(kind), from_text(decay)) for kind, decay in data)
-    if any(kind not in theorem.FAMILIES[rpe] or not decay < 1 << 64 for kind, decay in heads):
-        raise InputError(f"a head of the certificate is not of the type {rpe}, or its decay is absurd")
+    heads = tuple((str(kind), _exact(decay)) for kind, decay in data)
+    if len(heads) > MAX_HEADS:
+        raise InputError(f"a certificate has at most {MAX_HEADS} heads")
+    for kind, decay in heads:
+        least = 1 if kind == "log" else 0
+        if kind not in theorem.FAMILIES[rpe] or (decay - least) * (1 << 40) < 1 or decay > 1 << 20:
+            raise InputError(f"a head of the certificate is not of the type {rpe}, or its decay is out of range")
     return heads
 
 
 def _read_bank(data: Any, rpe: str) -> Bank:
     if not isinstance(data, dict) or set(data) != {"heads", "weights", "residual"} or not isinstance(data["weights"], list):
         raise InputError("the primal side has heads, weights and a residual")
-    return Bank(_read_heads(data["heads"], rpe), tuple(from_text(w) for w in data["weights"]), from_text(data["residual"]))
+    return Bank(_read_heads(data["heads"], rpe), tuple(_exact(w) for w in data["weights"]), _exact(data["residual"]))
 
 
 def _read_dual(data: Any) -> Dual:
     if not isinstance(data, dict) or set(data) != {"edges", "values"} or not all(isinstance(v, list) for v in data.values()):
         raise InputError("the dual side has edges and values")
     edges = [from_text(e) for e in data["edges"]]
+    if len(edges) > MAX_EDGES:
+        raise InputError(f"a dual sequence has at most {MAX_EDGES} edges")
     if any(e.q != 1 or not 0 <= e < MAX_EDGE for e in edges):
         raise InputError("the edges of a dual sequence are whole numbers")
-    return Dual(tuple(int(e.p) for e in edges), tuple(from_text(v) for v in data["values"]))
+    return Dual(tuple(int(e.p) for e in edges), tuple(_exact(v) for v in data["values"]))

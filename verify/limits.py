@@ -26,7 +26,8 @@ SHARP = 1.02
 """Pairs further apart than this are searched for once more, at the lag itself."""
 MAX_LAG = 256
 """Lags beyond this are far behind every horizon: 64 bits see 13 tokens back."""
-MAX_BITS = 96
+MAX_BITS = 64
+"""Beyond, column generation takes minutes."""
 LEAST_BITS = 2
 ZERO = Bank((), (), fmpq(0))
 
@@ -62,6 +63,11 @@ def _norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
     return theorem.dual_norm(dual, unit, rpe)
 
 
+def shown_by(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
+    """The lower bound of E_u(T) that a dual sequence shows; its norm is computed once."""
+    return (arb(abs(dual.at(lag))) / _norm(dual, unit, rpe)).lower()
+
+
 def check_lag(lag: int) -> None:
     """Refuse lags that are no lags, or absurd."""
     if not 1 <= lag <= MAX_LAG:
@@ -83,6 +89,9 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
     """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads."""
     check_lag(lag)
     balance = _balance(rpe, unit)
+    beyond = rule(unit) + BEYOND
+    if lag > beyond and heads is None:
+        return _far_pair(rpe, lag, unit, decay_bits, beyond)
     if heads is not None and heads < lag_law(rpe, (lag,)).heads:
         dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
         return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0)
@@ -94,6 +103,18 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
         few = _few_heads(rpe, lag, unit, heads, decay_bits)
         pair = _pair(rpe, lag, unit, few, [pair.dual])
     return pair
+
+
+BEYOND = 4
+"""Lags this far behind the rule ⌊ln(1/u)/π⌋ are out of reach of every type; sequences of shorter lags and differences show it."""
+
+
+def _far_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, near: int) -> Pair:
+    """The pair of a lag far behind the horizon: the zero network above, below what is known of a lag near it."""
+    known = lag_limit(rpe, near, unit, decay_bits).dual
+    orders = range(2, min(lag, theorem.MAX_ORDER), 3)
+    differences = [] if rpe == "lin" else [theorem.difference_dual(lag, order) for order in orders]
+    return _pair(rpe, lag, unit, ZERO, [known, *differences])
 
 
 def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) -> Pair:
@@ -118,8 +139,8 @@ def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -
 class Horizon:
     """The largest T with E_u(T) < 1/2: `upper` at it is below 1/2, and for every longer lag the error is at least 1/2.
 
-    `next_lower` is the certified lower bound at T + 1; `checked` the lags beyond the horizon that were settled one by one, after which
-    a closed argument settles all others (see `analyzer.theorems.budgeted_error`).
+    `next_lower` is the certified lower bound at T + 1; lags up to `checked` were settled one by one, after which a closed argument
+    settles all others (see `analyzer.theorems.budgeted_error`).
     """
 
     rpe: RpeSet
@@ -140,7 +161,7 @@ def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None
         return Horizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
     last = theorem.far_lag(unit, rpe)
     lowers = [_least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
-    return Horizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, last, rule(unit))
+    return Horizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
 
 
 def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[str], None]) -> tuple[int, float]:
@@ -290,7 +311,7 @@ def describe_horizon(found: Horizon) -> dict[str, Any]:
     """A horizon as plain data."""
     return {
         "horizon": found.horizon,
-        "upper": found.upper,
+        "upper": found.upper if found.horizon else None,
         "next_lower": found.next_lower,
         "settled_one_by_one": found.checked,
         "rule": found.rule,

@@ -201,7 +201,10 @@ def show_horizon(result: dict[str, Any]) -> None:
     """Horizons, one row per arithmetic."""
     out = console()
     columns = ["arithmetic", "horizon", "E_u there <", "E_u beyond ≥", "⌊ln(1/u)/π⌋"]
-    rows = [[r["arithmetic"], r["horizon"], number(r["upper"]), number(r["next_lower"]), r["rule"]] for r in result["rows"]]
+    rows = [
+        [r["arithmetic"], r["horizon"], "-" if r["upper"] is None else number(r["upper"]), number(r["next_lower"]), r["rule"]]
+        for r in result["rows"]
+    ]
     out.print(f"the largest lag with E_u < 1/2, {result['rpe']} heads, any number of them:")
     out.print(table("", columns, rows))
     if "rule_holds" in result:
@@ -228,7 +231,7 @@ def show_checked(result: dict[str, Any]) -> None:
     """A certificate file, re-checked."""
     out = console()
     if "entries" in result:
-        rows = [[e["lag"], number(e["lower"]), number(e["upper"])] for e in result["entries"]]
+        rows = [[e["lag"], number(e["lower"]), "-" if e["upper"] is None else number(e["upper"])] for e in result["entries"]]
         out.print(f"{result['claim']}, {result['rpe']}: from the exact numbers in the file")
         out.print(table("", ["lag", "lower", "upper"], rows))
     else:
