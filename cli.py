@@ -1083,6 +1083,9 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
         staging.unlink(missing_ok=True)
         raise InputError(f"cannot write {destination}: {failure.strerror}") from None
     summary = {"output": str(destination), "shape": list(outputs.shape), "dtype": network.dtype, "seconds": seconds}
+    lost = int((~np.isfinite(outputs)).sum())
+    if lost:
+        summary["not_finite"] = lost
     strange = _outside_alphabet(files.card, tokens)
     if strange is not None:
         summary["outside_alphabet"] = strange
@@ -1090,6 +1093,8 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
         _emit(summary)
     else:
         click.echo(f"{outputs.shape} outputs in {seconds:.3f} s written to {destination}")
+        if lost:
+            click.echo(f"{lost} outputs are not finite numbers")
         if strange:
             click.echo(f"{strange} tokens are not in the target's alphabet: the certificate does not cover what depends on them")
 

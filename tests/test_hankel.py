@@ -156,7 +156,8 @@ def test_certificates_are_plain_data(certificate: dict[str, Any]) -> None:
     read = json.loads(json.dumps(certificate))
     assert read == certificate
     checked = check_kernel_certificate(read)
-    assert checked["faults"] == [] and checked["lower"] == certificate["lower"] and checked["upper"] == certificate["upper"]
+    assert checked["faults"] == [] and checked["lower"] == certificate["lower"]
+    assert checked["upper"] <= certificate["upper"] <= checked["upper"] * (1 + 2.0**-19)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,56 @@ def test_malformed_certificates_are_refused(run: Run, lag_file: Path, tmp_path: 
     assert run("verify", path).code == 2
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["entries"][0]["primal"]["heads"].__setitem__(0, ["lin", "1*2^-300"]),
+        lambda d: d["entries"][0]["primal"]["weights"].__setitem__(0, "1*2^200000"),
+        lambda d: d["entries"][0]["dual"]["values"].__setitem__(0, "1*2^9999999"),
+        lambda d: d.__setitem__("rpe", ["lin"]),
+        lambda d: d.__setitem__("unit", "\u0661/\u0662"),
+        lambda d: d.__setitem__("version", True),
+        lambda d: d.__setitem__("entries", d["entries"] * 300),
+    ],
+)
+def test_absurd_certificates_are_refused_quickly(run: Run, lag_file: Path, tmp_path: Path, change: Callable[[Any], Any]) -> None:
+    data = json.loads(lag_file.read_text())
+    change(data)
+    path = tmp_path / "absurd.json"
+    path.write_text(json.dumps(data))
+    assert run("verify", path).code == 2
+
+
+def test_claims_that_contradict_each_other_are_faults(run: Run, lag_file: Path, tmp_path: Path) -> None:
+    data = json.loads(lag_file.read_text())
+    entry = data["entries"][0]
+    entry["lower"], entry["upper"] = entry["upper"], entry["lower"]
+    path = tmp_path / "swapped.json"
+    path.write_text(json.dumps(data))
+    assert len(run("verify", path, "--json").json["faults"]) == 3
+    entry["lower"] = 10**400
+    path.write_text(json.dumps(data))
+    assert run("verify", path).code == 1
+
+
+def test_slopes_of_heads_without_a_mass_are_refused(run: Run, tmp_path: Path) -> None:
+    entry = {"lag": 1, "lower": 1, "upper": 1, "primal": {"heads": [], "weights": [], "residual": "0"}}
+    entry["dual"] = {"edges": ["1", "2"], "values": ["1", "0"]}
+    for head in (["lin", "0"], ["lin", "-1*2^-40"]):
+        data = {
+            "format": "lemmaformer-limit",
+            "version": 1,
+            "claim": "slopes",
+            "rpe": "lin",
+            "unit": "1/2",
+            "heads": [head],
+            "entries": [entry],
+        }
+        path = tmp_path / "s.json"
+        path.write_text(json.dumps(data))
+        assert run("verify", path).code == 2
+
+
 def test_slopes(run: Run, tmp_path: Path) -> None:
     """ALiBi's slopes are too slow to single out any token; fast slopes of one's own do better."""
     path = tmp_path / "s.json"

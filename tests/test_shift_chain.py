@@ -439,6 +439,80 @@ def test_sabotaged_restored_chains(name: str) -> None:
     assert caught(edited(built.network, *RESTORED_SABOTAGE[name]), built.target, True)
 
 
+def with_neurons(network: Transformer, layer: int, *neurons: tuple[dict[int, float], float, dict[int, float]]) -> Transformer:
+    """The network with neurons (what they read, bias, what they write) added to one layer."""
+    ffn = network.layers[layer].feedforward
+    inner, bias, outer = (np.array(a) for a in (ffn.inner, ffn.bias, ffn.outer))
+    for reads, b, writes in neurons:
+        row, column = np.zeros((1, inner.shape[1]), inner.dtype), np.zeros((outer.shape[0], 1), outer.dtype)
+        for i, w in reads.items():
+            row[0, i] = w
+        for j, a in writes.items():
+            column[j, 0] = a
+        inner, outer = np.concatenate([inner, row]), np.concatenate([outer, column], axis=1)
+        bias = np.append(bias, np.asarray(b, bias.dtype))
+    layers = list(network.layers)
+    layers[layer] = replace(layers[layer], feedforward=FeedForward(inner, bias, outer))
+    return replace(network, layers=tuple(layers))
+
+
+def test_what_cancels_on_paper_only_is_refused() -> None:
+    """relu(±x0) with opposite weights, and pairs of constants, are 0 in real numbers and anything in floats."""
+    linear, restored = small(False), small(True)
+    cancelling = [({0: 1.0}, 0.0, {3: 1e10}), ({0: 1.0}, 0.0, {3: -1e10})]
+    with pytest.raises(InputError, match="twice"):
+        verify(with_neurons(linear.network, 1, *cancelling), linear.target, "minimal", "spline")
+    constants = [({}, 1.0, {3: 3e7}), ({}, 1.0, {3: -3e7})]
+    with pytest.raises(InputError, match="several constants"):
+        verify(with_neurons(restored.network, 1, *constants), restored.target, "minimal", "spline")
+
+
+def test_what_nothing_reads_must_still_be_harmless() -> None:
+    """A neuron of weight 0 that overflows gives inf·0, and so does attention of another kind in the silent last layer."""
+    built = small(True)
+    with pytest.raises(InputError, match="overflow"):
+        verify(with_neurons(built.network, 1, ({0: 3e38}, 0.0, {})), built.target, "minimal", "spline")
+    last = built.network.layers[-1]
+    loud = replace(last, attention=replace(last.attention, kind="tmx", pointer=np.full(last.attention.value.shape[::2], 5.3, "float32")))
+    with pytest.raises(InputError, match="attention is tmx"):
+        verify(replace(built.network, layers=(*built.network.layers[:-1], loud)), built.target, "minimal", "spline")
+
+
+def test_memories_are_not_written_before_they_are_delivered() -> None:
+    """A bump of the carrier that is the same at both ends of the alphabet would be forgotten by the next layer."""
+    built = small(True)
+    bump = [({4: 1.0}, 0.25, {2: 1.0}), ({4: 1.0}, 0.0, {2: -2.0}), ({4: 1.0}, -0.25, {2: 1.0})]
+    with pytest.raises(InputError, match=r"before it holds a memory|not overwritten|written after"):
+        verify(with_neurons(built.network, 0, *bump), built.target, "minimal", "spline")
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_rounded_read_outs_are_refused(restored: bool) -> None:
+    built = small(restored)
+    last = built.network.layers[-1]
+    rounded = replace(last, feedforward=replace(last.feedforward, precision=("integer",)))
+    with pytest.raises(InputError, match="rounding"):
+        verify(replace(built.network, layers=(*built.network.layers[:-1], rounded)), built.target, "minimal", "spline")
+
+
+def test_embeddings_do_not_mix_coordinates() -> None:
+    built = build(FixedMemory((2,), dim=2, formula="m1[0] + m1[1]"), dtype="float64", error=1e-2, depth=2)
+    assert verify(built.network, built.target, "minimal", "spline").verdict is Verdict.HOLDS
+    embedding = np.array(built.network.embedding)
+    embedding[2, 1] = 0.02
+    with pytest.raises(InputError, match="mixes coordinates"):
+        verify(replace(built.network, embedding=embedding), built.target, "minimal", "spline")
+
+
+@pytest.mark.parametrize(
+    "letters,dtype,bank",
+    [((fmpq(-1, 2), fmpq(1, 4), fmpq(1)), "float64", "minimal"), ((fmpq(-1), fmpq(-1, 2), fmpq(1, 16)), "float32", "balanced")],
+)
+def test_planned_restorations_are_certified(letters: tuple[fmpq, ...], dtype: str, bank: str) -> None:
+    built = build(FixedMemory((24,), alphabet=letters), bank=bank, dtype=dtype)
+    assert verify(built.network, built.target, bank, "spline").verdict is Verdict.HOLDS
+
+
 @pytest.mark.parametrize("restored", [False, True])
 def test_swapped_and_missing_layers(restored: bool) -> None:
     built = small(restored)

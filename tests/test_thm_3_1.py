@@ -1,6 +1,7 @@
 """Theorem 3.1 end to end: heads and errors promised, the chain over random targets, float networks in real arithmetic."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from flint import arb, fmpq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzer.errors import Refusal
+from analyzer.errors import InputError, Refusal
 from analyzer.exact import nearest, upper, working_precision
 from analyzer.extraction import attention_bound, choose_tuning
 from analyzer.kernels import l1_norm
@@ -267,3 +268,12 @@ def test_composition_is_not_slack_for_affine_readouts() -> None:
     assert certificate.witness >= 0.99 * certificate.certified
     assert certificate.certified <= sum(part.certified for part in certificate.parts) * (1 + 1e-12)
     assert arb(certificate.bound) >= arb(certificate.certified)
+
+
+def test_a_rounded_read_out_is_refused() -> None:
+    """[f] instead of f would be off by 1/2 under the same weights."""
+    built = build(FixedMemory((2,)), error=1e-2)
+    layer = built.network.layers[0]
+    rounded = replace(layer, feedforward=replace(layer.feedforward, precision=("integer",)))
+    with pytest.raises(InputError, match="not rounded"):
+        verify(replace(built.network, layers=(rounded,)), built.target, built.bank, built.ffn)
