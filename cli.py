@@ -78,12 +78,12 @@ def theorems(
     theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str, as_json: bool
 ) -> None:
     """What is implemented: statement, constants, proof graph; with --target, who depends on whom."""
-    from analyzer.theorems import LIMITS
+    from analyzer.theorems import LIMITS, limit
 
     if theorem_id in LIMITS:
         if latex or graph or dot or target_file is not None:
             raise InputError(f"{theorem_id} is a limit, with its proof as text; --latex, --graph, --dot and --target are for theorems")
-        _show_limit(LIMITS[theorem_id], as_json)
+        _show_limit(limit(theorem_id), as_json)
         return
     if theorem_id is not None:
         _theorem(theorem_id)
@@ -98,7 +98,7 @@ def theorems(
     from analyzer.theorems import THEOREMS
 
     if theorem_id is None:
-        rows = [{"id": name, "title": module.TITLE} for name, module in {**THEOREMS, **LIMITS}.items()]
+        rows = [{"id": name, "title": module.TITLE} for name, module in {**THEOREMS, **{n: limit(n) for n in LIMITS}}.items()]
         if as_json:
             _emit({"theorems": rows})
         else:

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 import sympy
 
-from analyzer.theorems import THEOREMS
+from analyzer.theorems import LIMITS, THEOREMS, limit
 
 
 @pytest.mark.parametrize("name", sorted(THEOREMS))
@@ -30,3 +30,10 @@ def test_formulas_and_graphs_are_the_theorems_own() -> None:
     assert chain.has_edge("lag m2", "extraction m1") and not flat.has_edge("lag m2", "extraction m1")
     lower = THEOREMS["prop-4.2"].proof_graph("lin", "minimal", "spline", (2,))
     assert lower.nodes["(B)"]["relation"] == "≥" and lower.nodes["(A)"]["relation"] == "≤"
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS))
+def test_limits_have_pages_with_proofs(name: str) -> None:
+    module = limit(name)
+    assert name == module.ID and module.TITLE
+    assert module.__doc__ is not None and "Proof" in module.__doc__ and len(module.__doc__) > 1000
