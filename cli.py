@@ -527,7 +527,7 @@ def fixed(
         check_options(target, rpe, restore=restore, **options)
         _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
         return
-    check_layer(target, rpe, bank, heads, dtype)
+    check_layer(target, rpe, bank, heads, dtype, error)
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output

@@ -72,7 +72,7 @@ def build(
     share: bool = False,
 ) -> Construction[FixedMemory]:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    check_layer(target, rpe, bank, heads, dtype)
+    check_layer(target, rpe, bank, heads, dtype, error)
     check_sizes(target, rpe, bank, heads, error, width)
     budget = DEFAULT_ERROR if error is None else error
     curved = bool(target.readout.ridges)

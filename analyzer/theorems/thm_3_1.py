@@ -32,9 +32,10 @@ from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.bump import RATES
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import upper
+from analyzer.exact import UNIT, lower, nearest, upper
 from analyzer.gauss import MAX_NODES
 from analyzer.targets import FixedMemory
+from analyzer.theorems.pi_law import best_pi_bound
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -96,12 +97,19 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
-def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str) -> None:
+def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str, error: float | None) -> None:
     """Refuse combinations of heads, bank and type that one layer does not come in."""
     if bank == "balanced" and (dtype == "exact" or rpe == "mixed"):
         raise InputError("a balanced bank of one layer is fitted to a float type: give --dtype float32 or float64, and --rpe lin or log")
     if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
         raise Refusal(f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves such lags; use --depth auto")
+    if bank == "balanced" and rpe == "lin" and not target.readout.ridges:
+        least = max(lower(best_pi_bound(lag, UNIT[dtype])[0]) * abs_weight for lag, abs_weight in _weights(target))
+        if least > (DEFAULT_ERROR if error is None else error) and heads is None:
+            raise Refusal(
+                f"no lin heads hold lag {target.lags[-1]} in {dtype} to this error: by the π-law error and price of rounding are "
+                f"{least:.3g} at least together; use --depth auto, more bits or a larger --error"
+            )
     if rpe == "mixed":
         if bank != "minimal" or dtype != "exact" or heads is not None or len(target.lags) > 1:
             raise InputError("--rpe mixed builds the minimal bank of one odd lag in exact arithmetic; leave --heads out")
@@ -109,6 +117,12 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
             raise Refusal(
                 f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}; use --rpe lin or log"
             )
+
+
+def _weights(target: FixedMemory) -> list[tuple[int, float]]:
+    """(lag, the largest weight of its memory in an affine read-out)."""
+    affine = target.readout.affine
+    return [(lag, max(abs(nearest(affine[j])) for j in target.readout.slot(k))) for k, lag in enumerate(target.lags, start=1)]
 
 
 def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
