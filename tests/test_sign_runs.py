@@ -31,17 +31,16 @@ def test_tails_enclose_the_sum(rpe: str, data: st.DataObject) -> None:
 
 
 def test_zeros_at_integers_are_no_obstacle() -> None:
-    """κ(s) = (1/2)^s − 5(1/4)^s·… with zeros exactly at s = 2 and 5, and a tail that changes sign there."""
-    half = arb(2).log()
+    """κ(s) = x(x − e^-2)(x − e^-5) at x = e^-s vanishes exactly at s = 2 and 5, and changes sign there."""
     with working_precision(200):
         decays = tuple(fmpq(k) for k in (1, 2, 3))
         zero = [(-arb(s)).exp() for s in (2, 5)]
-        amplitudes = (zero[0] * zero[1], -(zero[0] + zero[1]), arb(1))  # (x − e^-2)(x − e^-5)·x at x = e^-s
+        amplitudes = (zero[0] * zero[1], -(zero[0] + zero[1]), arb(1))
         bank = Bank("lin", decays, amplitudes)
         found = tail(bank, 1)
         assert found is not None
         brute = sum((abs(bank.value(arb(s))) for s in range(1, 200)), arb(0))
-        assert abs(found - brute) < 1e-40 and half > 0
+        assert abs(found - brute) < 1e-40
 
 
 def test_missing_zeros_are_noticed() -> None:

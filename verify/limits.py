@@ -298,7 +298,6 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
         "decays": [nearest(p) for _, p in bank.heads],
         "rpes": [rpe for rpe, _ in bank.heads],
         "weights_l1": nearest(bank.weight_sum),
-        "extraction": pair.upper - nearest(bank.weight_sum * pair.unit),
     }
     if pair.rpe == "lin":
         closed, frequency = best_pi_bound(pair.lag, pair.unit)
