@@ -7,6 +7,7 @@ Both answer the same questions: values on a grid as floats with a rigorous error
 the same function for arrays of numpy or JAX.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +17,11 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import lower, range_pieces, upper, working_precision
+from analyzer.exact import lower, range_pieces, rational, upper, working_precision
 from analyzer.formulas import Formula, parse_formula
+from analyzer.piecewise import bilinear_error
 
+MAX_LENGTH = 4096
 MAX_RANK = 4096
 """Terms of a given decomposition."""
 BITS = 96
@@ -162,7 +165,108 @@ def parse_coupling(rho: Any) -> FormulaCoupling:
     return FormulaCoupling(parse_formula(rho, ("u", "v"), "rho"))
 
 
-def range_of(formula: Formula, low: arb, high: arb, pieces: int = 64) -> tuple[float, float]:
+def range_of(formula: Formula, low: arb, high: arb, pieces: int = 256) -> tuple[float, float]:
     """Floats below and above every value of a formula in one variable on [low, high]."""
     values = [formula.at(piece) for piece in range_pieces(low, high, pieces)]
     return min(lower(v) for v in values), max(upper(v) for v in values)
+
+
+@dataclass(frozen=True)
+class CouplingTarget:
+    """H_t(x) = F(Σ_s softmax[ρ(x_t, x_·)](s) f(x_s)), t and s from 1 to `length`, tokens in [0, 1]."""
+
+    length: int
+    coupling: Coupling
+    f: Formula
+    F: Formula
+
+    def __post_init__(self) -> None:
+        if isinstance(self.length, bool) or not isinstance(self.length, int) or not 1 <= self.length <= MAX_LENGTH:
+            raise InputError(f"length is {str(self.length)[:40]!r}; it must be a whole number from 1 to {MAX_LENGTH}")
+        check_finite(self.f, "f")
+        low, high = self.value_range
+        check_finite(self.F, "F", rational(low), rational(high))
+
+    @cached_property
+    def value_range(self) -> tuple[float, float]:
+        """Floats around all values of f."""
+        with working_precision(BITS):
+            return range_of(self.f, arb(0), arb(1))
+
+    @cached_property
+    def oscillation(self) -> arb:
+        """max f − min f, from above."""
+        low, high = self.value_range
+        return arb(high) - arb(low)
+
+    @cached_property
+    def largest_value(self) -> arb:
+        """‖f‖_∞, from above."""
+        return arb(max(map(abs, self.value_range)))
+
+    def slope(self, low: arb, high: arb) -> arb:
+        """sup |F'| on [low, high], from above; infinite where it is not shown to be finite."""
+        with working_precision(BITS):
+            slopes = [abs(self.F.taylor(0, 1, piece)[1]) for piece in range_pieces(low, high, 64)]
+        return max((s.upper() for s in slopes), key=float) if all(s.is_finite() for s in slopes) else arb.pos_inf()
+
+    def at(self, tokens: Sequence[fmpq], position: int) -> arb:
+        """H_t for exact tokens."""
+        query = arb(tokens[position])
+        logits = [self.coupling.at(query, arb(v)) for v in tokens]
+        return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
+
+    def compiled(self, xp: Any) -> Callable[[Any], Any]:
+        """Tokens (…, τ) → H (…, τ) for arrays of numpy or JAX."""
+        rho, f, readout = self.coupling.compiled(xp), self.f.compiled(xp), self.F.compiled(xp)
+
+        def target(x: Any) -> Any:
+            logits = rho(x[..., :, None] + 0 * x[..., None, :], x[..., None, :] + 0 * x[..., :, None])
+            weights = xp.exp(logits - logits.max(axis=-1, keepdims=True))
+            values = f(x) + 0 * x
+            return readout((weights * values[..., None, :]).sum(-1) / weights.sum(-1)) + 0 * x
+
+        return target
+
+    def describe(self) -> dict[str, Any]:
+        """The target as plain data (inverse of `coupling_from_dict`)."""
+        match self.coupling:
+            case FormulaCoupling(formula):
+                pair: dict[str, Any] = {"rho": formula.text}
+            case SineCoupling(sigma, rank):
+                pair = {"sigma": sigma.text, "rank": rank}
+        return {"kind": "coupling", "length": self.length, **pair, "f": self.f.text, "F": self.F.text}
+
+
+def softmax_mean(logits: Sequence[arb], values: Sequence[arb]) -> arb:
+    """Σ e^{a_s} v_s / Σ e^{a_s} in balls; the largest midpoint is taken out first, so that nothing overflows."""
+    top = max((a.mid() for a in logits), key=float)
+    weights = [(a - top).exp() for a in logits]
+    return sum((w * v for w, v in zip(weights, values, strict=True)), arb(0)) / sum(weights, arb(0))
+
+
+def grid_error(coupling: Coupling, us: Sequence[fmpq], vs: Sequence[fmpq]) -> arb:
+    """Upper bound of sup |ρ − I ρ| for bilinear interpolation on a grid."""
+    with working_precision(BITS):
+        if isinstance(coupling, SineCoupling):  # |∂²ρ| ≤ Σ 2σ_k (2πk)², the same everywhere
+            curvature = sum((2 * s * (2 * arb.pi() * k) ** 2 for k, s in enumerate(coupling.sigmas, start=1)), arb(0))
+            widest = [max(b - a for a, b in itertools.pairwise(knots)) for knots in (us, vs)]
+            return (curvature / 8 * sum((arb(h) ** 2 for h in widest), arb(0))).upper()
+        return bilinear_error(lambda index, u, v: coupling.taylor(index, 2, u, v), us, vs)
+
+
+def coupling_from_dict(data: dict[str, Any], source: str) -> CouplingTarget:
+    """A coupling target from parsed TOML or JSON."""
+    unknown = set(data) - {"kind", "length", "dim", "rho", "sigma", "rank", "f", "F"}
+    if unknown:
+        raise InputError(f"{source}: unknown key {sorted(unknown)[0]!r}")
+    if type(data.get("dim", 1)) is not int or data.get("dim", 1) != 1:
+        raise InputError(f"{source}: couplings have tokens of dim 1")
+    if ("rho" in data) == ("sigma" in data) or ("rank" in data) != ("sigma" in data):
+        raise InputError(f"{source}: give either rho in u and v, or sigma in k and a rank")
+    if "rho" in data:
+        coupling: Coupling = parse_coupling(data["rho"])
+    else:
+        coupling = SineCoupling(parse_formula(data["sigma"], ("k",), "sigma"), data["rank"])
+    f, readout = parse_formula(data.get("f", "x"), ("x",), "f"), parse_formula(data.get("F", "y"), ("y",), "F")
+    return CouplingTarget(data.get("length", 0), coupling, f, readout)

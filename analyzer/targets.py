@@ -227,7 +227,9 @@ def target_from_dict(data: Any, source: str) -> Target:
         return adaptive_from_dict(data, source)
     if kind == "kernel":
         return _kernel_from_dict(data, source)
-    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive' or 'kernel'")
+    if kind == "coupling":
+        raise InputError(f"{source} holds a target of kind coupling, which has no memories; build coupling takes it")
+    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive', 'kernel' or 'coupling'")
 
 
 def _wrong_kind(target: Target, needed: str, source: str) -> InputError:
