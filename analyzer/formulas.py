@@ -43,7 +43,8 @@ class Formula:
         try:
             values = [arb_series([v, arb(1)]) if k == index else arb_series([v]) for k, v in enumerate(point)]
             series = self._series(tuple(values))
-            return [_real(series[j]) for j in range(order + 1)]
+            known = series.prec > order  # a series does not say what lies beyond its length: its coefficients there read as 0
+            return [_real(series[j]) if known else arb.nan() for j in range(order + 1)]
         finally:
             ctx.cap = before
 
@@ -141,8 +142,7 @@ def _compile(node: Node, algebra: Any) -> Callable[[tuple[Any, ...]], Any]:
     """Closures instead of a tree walk: couplings are evaluated at hundreds of thousands of points."""
     match node:
         case ("number", value):
-            number = algebra.number(value)
-            return lambda _: number
+            return lambda _: algebra.number(value)  # anew each time: precision and length of series are those of the call
         case ("pi",):
             return lambda _: algebra.pi()
         case ("variable", index):
