@@ -1,10 +1,10 @@
 """Couplings ρ(u, v) of two tokens u, v ∈ [0, 1]: how strongly the token v is attended to when u asks.
 
-Either a formula in u and v, or a singular value decomposition that is given: ρ(u, v) = Σ_{k≤R} σ_k φ_k(u) ψ_k(v) with σ_k from a formula in k
-and sine bases φ_k(x) = ψ_k(x) = √2 sin(2πkx), orthonormal on [0, 1].
+Either a formula in u and v, or a singular value decomposition that is given: ρ(u, v) = Σ_{k≤R} σ_k φ_k(u) ψ_k(v) with σ_k from a
+formula in k and sine bases φ_k(x) = ψ_k(x) = √2 sin(2πkx), orthonormal on [0, 1].
 
-Both answer the same questions: values on a grid as floats with a rigorous error, values and Taylor coefficients on boxes of balls, and
-the same function for arrays of numpy or JAX.
+Both answer the same questions: values on a grid as floats with a rigorous error, values and Taylor coefficients on boxes of balls,
+and the same function for arrays of numpy or JAX.
 """
 
 import itertools
@@ -216,15 +216,17 @@ class CouplingTarget:
         logits = [self.coupling.at(query, arb(v)) for v in tokens]
         return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
 
-    def compiled(self, xp: Any) -> Callable[[Any], Any]:
-        """Tokens (…, τ) → H (…, τ) for arrays of numpy or JAX."""
+    def compiled(self, xp: Any, positions: slice = slice(None)) -> Callable[[Any], Any]:
+        """Tokens (…, τ) → H at some positions, (…, positions), for arrays of numpy or JAX."""
         rho, f, readout = self.coupling.compiled(xp), self.f.compiled(xp), self.F.compiled(xp)
 
         def target(x: Any) -> Any:
-            logits = rho(x[..., :, None] + 0 * x[..., None, :], x[..., None, :] + 0 * x[..., :, None])
+            queries = x[..., positions]
+            shape = (*queries.shape, x.shape[-1])
+            logits = xp.broadcast_to(rho(xp.broadcast_to(queries[..., None], shape), xp.broadcast_to(x[..., None, :], shape)), shape)
             weights = xp.exp(logits - logits.max(axis=-1, keepdims=True))
-            values = f(x) + 0 * x
-            return readout((weights * values[..., None, :]).sum(-1) / weights.sum(-1)) + 0 * x
+            values = xp.broadcast_to(f(x), x.shape)
+            return xp.broadcast_to(readout((weights * values[..., None, :]).sum(-1) / weights.sum(-1)), queries.shape)
 
         return target
 

@@ -1,14 +1,15 @@
 """What a network with m_h query and key coordinates promises for a coupling: the numbers behind `analyzer.theorems.jl_4_2`.
 
-Knots u_0 < … < u_M on [0, 1] are those of the splines; A_ik = √σ_k φ_k(u_i), B_jk = √σ_k ψ_k(v_j) are the factors of the coupling there. Between
-knots everything the network computes is (bi)linear, and I never increases a sup norm, so with ρ̂ = I(Σ_{k≤m} σ_k φ_k ψ_k)
+Knots u_0 < … < u_M on [0, 1] are those of the splines; A_ik = √σ_k φ_k(u_i), B_jk = √σ_k ψ_k(v_j) are the factors of the coupling
+there. Between knots everything the network computes is (bi)linear, and I never increases a sup norm, so with ρ̂ = I(Σ_{k≤m} σ_k φ_k
+ψ_k)
 
     inf_g sup |ρ − g(u) − ρ̂| ≤ T_m + sup|ρ − I ρ| + storage,
-    T_m = max_i (Σ_{k>m} A_ik²)^{1/2} · max_j (Σ_{k>m} B_jk²)^{1/2} + max_i ½ osc_j (ρ_ij − Σ_k A_ik B_jk)                      (Cauchy–Schwarz).
+    T_m = max_i (Σ_{k>m} A_ik²)^{1/2} · max_j (Σ_{k>m} B_jk²)^{1/2} + max_i ½ osc_j (ρ_ij − Σ_k A_ik B_jk)      (Cauchy–Schwarz).
 
-The last term is what the known singular functions leave over. Softmax does not see a function g(u) of the query alone. Equal singular values
-have no preferred singular functions: where m cuts through a group of them, the whole group counts as tail, so that T_m does not depend on
-how a machine turned them.
+The last term is what the known singular functions leave over. Softmax does not see a function g(u) of the query alone. Equal singular
+values have no preferred singular functions: where m cuts through a group of them, the whole group counts as tail, so that T_m does
+not depend on how a machine turned them.
 
 The same tail in mean: for independent uniform tokens, δ = ρ − ρ̂ and any t,
 
@@ -115,7 +116,9 @@ def storage(values: np.ndarray, knots: Sequence[fmpq], dtype: str) -> np.ndarray
         return np.zeros(values.shape[1:])
     reach = np.array([float(arb(knots[-1] - x)) for x in knots[:-1]])
     unit = float(arb(UNIT[dtype]))
-    return 2 * unit * (np.abs(values[0]) + np.tensordot(reach, np.abs(bends(values, knots)), axes=1))  # twice: weights and their rounding here
+    return (
+        2 * unit * (np.abs(values[0]) + np.tensordot(reach, np.abs(bends(values, knots)), axes=1))
+    )  # twice: weights and their rounding here
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 On an interval of length h let I g be the chord of g. Then
 
-    |g − I g| ≤ h²/8 · sup|g''|,        and if a ≤ g' ≤ b only:   |g − I g| ≤ h/4 · (b − a)                                (tent of slopes a, b)
+    |g − I g| ≤ h²/8 · sup|g''|,        and if a ≤ g' ≤ b only:   |g − I g| ≤ h/4 · (b − a)      (tent of slopes a, b)
 
 In two variables interpolate on the cells of a grid, I = I_u I_v (bilinear). Chords do not increase the sup norm, so
 

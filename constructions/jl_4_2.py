@@ -12,6 +12,7 @@ Knots are dyadic, so that subtracting them is exact in the weights of every type
 computed values of the singular functions.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import jax
@@ -177,7 +178,7 @@ def slope_changes(knots: tuple[fmpq, ...], values: list[fmpq]) -> list[fmpq]:
 
 
 def _pairs(values: list[fmpq] | tuple[fmpq, ...]) -> list[tuple[fmpq, fmpq]]:
-    return list(zip(values[:-1], values[1:], strict=True))
+    return list(itertools.pairwise(values))
 
 
 def silent(width: int) -> Attention:
