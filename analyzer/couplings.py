@@ -257,6 +257,14 @@ def grid_error(coupling: Coupling, us: Sequence[fmpq], vs: Sequence[fmpq]) -> ar
         return bilinear_error(lambda index, u, v: coupling.taylor(index, 2, u, v), us, vs)
 
 
+def coupling_target(data: Any, source: str) -> CouplingTarget:
+    """A target that must be of the coupling kind."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind != "coupling":
+        raise InputError(f"{source} holds a target of kind {str(kind)[:40]!r}; one of kind 'coupling' is needed here")
+    return coupling_from_dict(data, source)
+
+
 def coupling_from_dict(data: dict[str, Any], source: str) -> CouplingTarget:
     """A coupling target from parsed TOML or JSON."""
     unknown = set(data) - {"kind", "length", "dim", "rho", "sigma", "rank", "f", "F"}

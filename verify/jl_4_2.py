@@ -16,7 +16,7 @@ executor really gives. Means over random tokens are sampled, and called so.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ from analyzer.errors import InputError
 from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
 from analyzer.piecewise import Neurons, distance
+from analyzer.theorems.coupling_rank import best_error
 from analyzer.theorems.jl_4_2 import ID
 from constructions.execute import run
 from constructions.transformer import Transformer, to_exact
@@ -171,7 +172,7 @@ def read(network: Transformer) -> Reading:
     return Reading(network, knots, slots, query, key, list(value[0]), readout, list(to_exact(ffn.outer)[0]), tuple(faults))
 
 
-def _dot(left: Sequence[fmpq], right: Sequence[fmpq]) -> fmpq:
+def _dot(left: Iterable[fmpq], right: Iterable[fmpq]) -> fmpq:
     return sum((a * b for a, b in zip(left, right, strict=True) if a != 0 and b != 0), ZERO)
 
 
@@ -223,6 +224,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         "length": target.length,
         "ratio": witness / certified if certified > 0 else 1.0,
         "tail": upper(promised.tail),
+        "limit": lower(best_error(target.coupling, len(reading.query))),
         "sampled": _sampled(reading, target, means, witness),
     }
     return Certificate(
