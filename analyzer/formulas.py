@@ -213,13 +213,14 @@ class _Balls:
 
 
 def _whole_power(base: arb, exponent: int) -> arb:
-    """x^n on a ball; for even n the result is not negative, which repeated products do not see."""
+    """x^n on a ball; the library's power is undefined on balls around 0, where odd powers are monotone and even ones not negative."""
     if exponent == 0:
         return arb(1)
-    result = base**exponent
-    if exponent % 2 == 0 and base.contains(0):
+    if not base.contains(0):
+        return base**exponent
+    if exponent % 2 == 0:
         return arb(0).union(base.abs_upper() ** exponent)
-    return result
+    return (base.lower() ** exponent).union(base.upper() ** exponent)
 
 
 class _Series:
