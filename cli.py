@@ -772,7 +772,9 @@ def _of_coupling(command: Any) -> Any:
 @_of_coupling
 @click.option("--rank", type=int, help="m_h, the query and key coordinates.  [default: the fewest for --error]")
 @click.option("--knots", type=int, help="Pieces of the splines, a power of 2.  [default: the fewest for --error]")
-@click.option("--pod", "bank", type=click.Choice(["pod", "centred"]), default="pod", show_default=True, help="centred: of rho minus its mean.")
+@click.option(
+    "--pod", "bank", type=click.Choice(["pod", "centred"]), default="pod", show_default=True, help="centred: of rho minus its mean."
+)
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --rank is given]")
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")

@@ -16,7 +16,7 @@ executor really gives. Means over random tokens are sampled, and called so.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.couplings import BITS, CouplingTarget, floats, grid_error, softmax_mean
+from analyzer.couplings import BITS, CouplingTarget, SineCoupling, floats, grid_error, softmax_mean
 from analyzer.errors import InputError
 from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
@@ -111,7 +111,7 @@ class Reading:
 
     def error_function(self, target: CouplingTarget) -> Any:
         """|H − Ĥ| in the first position as a JAX function of tokens (…, τ): floats, for the search only."""
-        wanted = target.compiled(jnp, slice(0, 1))
+        first = target.compiled(jnp, slice(0, 1))
         knots = self._floats
         query, key, value = (_float_rows(part) for part in (self.query, self.key, np.array([self.value], dtype=object)))
         ys, answers = (np.array([float(arb(v)) for v in part]) for part in self.answers)
@@ -128,7 +128,7 @@ class Reading:
             weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
             y = (weights * interpolate(value, x)[..., 0]).sum(-1) / weights.sum(-1)
             output = jnp.interp(y, ys, answers) if len(ys) > 1 else answers[0] + 0 * y
-            return jnp.abs(output - wanted(x)[..., 0])
+            return jnp.abs(output - first(x)[..., 0])
 
         return error
 
@@ -225,7 +225,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         "ratio": witness / certified if certified > 0 else 1.0,
         "tail": upper(promised.tail),
         "limit": lower(best_error(target.coupling, len(reading.query))),
-        "sampled": _sampled(reading, target, means, witness),
+        "sampled": _sampled(reading, target, means),
     }
     return Certificate(
         theorem=ID,
@@ -251,16 +251,16 @@ def _promised_knots(ys: Sequence[fmpq]) -> Sequence[fmpq]:
 
 def coupling_error(reading: Reading, target: CouplingTarget) -> tuple[arb, np.ndarray]:
     """δ = sup_u ½ osc_v (ρ − ρ̂) from above, and the queries (u, v, w) of the rows with the largest oscillation."""
-    wanted, e_wanted = target.coupling.grid(reading.knots, reading.knots)
-    found, e_found = reading.logits
-    gap = wanted - found
+    coupling, e_coupling = target.coupling.grid(reading.knots, reading.knots)
+    logits, e_logits = reading.logits
+    gap = coupling - logits
     high, low = gap.max(axis=1), gap.min(axis=1)
     rows = np.argsort(low - high)[:CANDIDATES]
     xs = reading._floats
     pairs = np.stack([xs[rows], xs[gap[rows].argmin(axis=1)], xs[gap[rows].argmax(axis=1)]], axis=1)
     subtraction = arb(2.0**-52) * arb(float(np.abs(gap).max()))
     corners = arb(float((high - low).max())) / 2
-    return corners + subtraction + arb(e_wanted) + arb(e_found) + grid_error(target.coupling, reading.knots, reading.knots), pairs
+    return corners + subtraction + arb(e_coupling) + arb(e_logits) + grid_error(target.coupling, reading.knots, reading.knots), pairs
 
 
 def _readout_error(target: CouplingTarget, ys: Sequence[fmpq], answers: Sequence[fmpq]) -> arb:
@@ -314,11 +314,11 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     found = search(reading.error_function(target), target.length, pairs)[:CANDIDATES]
     dtype = reading.network.dtype
     found = found.astype("float64" if dtype == "exact" else dtype)
-    outputs = None if dtype == "exact" else run(reading.network, found[..., None])
+    answers = None if dtype == "exact" else run(reading.network, found[..., None])
     best, shown = 0.0, ""
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]
-        output = reading.at(tokens, 0) if outputs is None else arb(float(outputs[k, 0]))
+        output = reading.at(tokens, 0) if answers is None else arb(float(answers[k, 0]))
         error = lower(abs(output - target.at(tokens, 0)))
         if error > best or not shown:
             best, shown = max(error, 0.0), _show(tokens)
@@ -337,18 +337,29 @@ def _trivial(target: CouplingTarget) -> float:
     return max(0.0, (max(lower(v) for v in values) - min(upper(v) for v in values)) / 2)
 
 
-def sample_errors(network: Transformer, target: CouplingTarget, samples: int = SAMPLES, seed: int = 0) -> np.ndarray:
-    """|H − Ĥ| (samples, τ) on independent uniform tokens; the target in float64, the network as it runs."""
-    rng = np.random.default_rng(seed)
-    wanted = target.compiled(np)
+def random_tokens(target: CouplingTarget, count: int, dtype: str, seed: int = 0) -> np.ndarray:
+    """Independent uniform tokens (count, τ) that the type can hold."""
+    x = np.random.default_rng(seed).random((count, target.length))
+    return x if dtype == "exact" else x.astype(dtype).astype(float)
+
+
+def outputs(network: Transformer, tokens: np.ndarray) -> np.ndarray:
+    """What the network gives when it really runs, in pieces that fit into memory."""
     neurons = max(int(layer.feedforward.inner.shape[0]) for layer in network.layers)
-    chunk = max(1, SAMPLED_WORK // (target.length * max(target.length, neurons)))
-    errors = []
-    for start in range(0, samples, chunk):
-        x = rng.random((min(chunk, samples - start), target.length))
-        x = x if network.dtype == "exact" else x.astype(network.dtype).astype(float)
-        errors.append(np.abs(run(network, x[..., None]).astype(float) - wanted(x)))
-    return np.concatenate(errors)
+    return _in_pieces(lambda x: run(network, x[..., None]).astype(float), tokens, neurons)
+
+
+def wanted(target: CouplingTarget, tokens: np.ndarray) -> np.ndarray:
+    """H in float64."""
+    return _in_pieces(
+        target.compiled(np), tokens, target.length * (target.coupling.rank if isinstance(target.coupling, SineCoupling) else 1)
+    )
+
+
+def _in_pieces(function: Callable[[np.ndarray], np.ndarray], tokens: np.ndarray, cost: int) -> np.ndarray:
+    """Apply a function that needs `cost` numbers per token to some sequences at a time."""
+    chunk = max(1, SAMPLED_WORK // (tokens.shape[1] * max(cost, tokens.shape[1])))
+    return np.concatenate([function(tokens[k : k + chunk]) for k in range(0, len(tokens), chunk)])
 
 
 def sample_count(target: CouplingTarget) -> int:
@@ -356,10 +367,11 @@ def sample_count(target: CouplingTarget) -> int:
     return int(np.clip(SAMPLED_WORK // target.length**2, 16, SAMPLES))
 
 
-def _sampled(reading: Reading, target: CouplingTarget, means: Averages, witness: float) -> dict[str, Any]:
+def _sampled(reading: Reading, target: CouplingTarget, means: Averages) -> dict[str, Any]:
     """Means over random sequences beside what the repaired theorem promises for them."""
     count = sample_count(target)
-    errors = sample_errors(reading.network, target, count)
+    tokens = random_tokens(target, count, reading.network.dtype)
+    errors = np.abs(outputs(reading.network, tokens) - wanted(target, tokens))
     per_sequence = errors.mean(axis=1)
     return {
         "sequences": count,

@@ -71,6 +71,8 @@ def show_certificate(certificate: Certificate) -> None:
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
     if "plan" in certificate.details:
         _show_plan(certificate.details)
+    if "pod" in certificate.details:
+        _show_coupling(certificate.details)
     if "memories" in certificate.details:
         _show_memories(certificate.details)
         out.print("parts stand alone: the total is the worst over all situations, often less than their sum")
@@ -79,7 +81,7 @@ def show_certificate(certificate: Certificate) -> None:
         outcome = "all hold" if not failed else ", ".join(f"{c.name} fails ({number(c.certified)})" for c in failed)
         slack = max(c.certified / c.bound for c in certificate.conditions)
         out.print(f"conditions that the paper leaves unstated (e ≤ 1, noise at lags < 1/2): {outcome}; {slack:.2%} of the room is used")
-    out.print(f"witness: {certificate.witness_input}")
+    out.print(f"witness: {certificate.witness_input}", soft_wrap=True)
     out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
 
 
@@ -118,6 +120,20 @@ def _show_plan(details: dict[str, Any]) -> None:
         digital = details["digital"]
         outcome = "exact" if digital["exact"] else "exact up to the sum of the table"
         out.print(f"restored to the letters {', '.join(digital['letters'])} after every shift: {outcome}, at {digital['positions']}")
+
+
+def _show_coupling(details: dict[str, Any]) -> None:
+    """What the head could do at best, and means over random tokens."""
+    out, sampled = console(), details["sampled"]
+    limit = f"no head with m_h = {details['rank']} has a coupling error below {number(details['limit'])}"
+    out.print(f"witness/certified {details['ratio']:.2f}; {limit}")
+    rows = [
+        ["worst", number(sampled["worst"]), ""],
+        ["E|H - Ĥ|", f"{number(sampled['l1'])} ± {sampled['l1_standard_error']:.1g}", number(sampled["l1_bound"])],
+        ["E|H - Ĥ|²", number(sampled["mean_square"]), number(sampled["mean_square_bound"])],
+    ]
+    title = f"sampled: {sampled['sequences']} random sequences of {details['length']} tokens"
+    out.print(table(title, ["", "sampled", "bound (repaired theorem)"], rows))
 
 
 def show_comparison(result: dict[str, Any]) -> None:
@@ -326,7 +342,9 @@ def slopes_figure(path: Path, slopes: str, dtype: str, rows: Sequence[dict[str, 
 def show_coupling_limits(result: dict[str, Any]) -> None:
     """Certified singular values of a coupling, and the best error of every rank."""
     out = console()
-    out.print(f"coupling {result['coupling']}: singular values by {result['method']}, error bar {number(result['error_bar'])}", soft_wrap=True)
+    out.print(
+        f"coupling {result['coupling']}: singular values by {result['method']}, error bar {number(result['error_bar'])}", soft_wrap=True
+    )
     pairs = zip_longest(result["singular_values"][:8], result["centred_singular_values"][:8])
     rows = [[k, *(_enclosure(p) if p else "-" for p in pair)] for k, pair in enumerate(pairs, start=1)]
     out.print(table("", ["k", "σ_k of ρ", "σ_k of ρ modulo functions of u"], rows))
@@ -341,7 +359,9 @@ def show_coupling_limits(result: dict[str, Any]) -> None:
     if "complexities" in result:
         found = result["complexities"]
         c2 = "not bounded (a kink)" if found["c2"] is None else number(found["c2"])
-        out.print(f"complexities at α = {found['alpha']:.4g}: C_0 ≤ {number(found['c0'])}, C_1 ≤ {number(found['c1'])}, C_2 (splines) ≤ {c2}")
+        out.print(
+            f"complexities at α = {found['alpha']:.4g}: C_0 ≤ {number(found['c0'])}, C_1 ≤ {number(found['c1'])}, C_2 (splines) ≤ {c2}"
+        )
     if result.get("figure"):
         out.print(f"figure written to {result['figure']}", soft_wrap=True)
 
