@@ -183,11 +183,13 @@ def _theorem(theorem_id: str) -> Any:
 @click.option("--tuning", type=click.Choice(["paper", "tuned"]), default="tuned", show_default=True)
 @click.option("--rate", default="best", show_default=True, help="The rate n, or best.")
 @click.option("--share", is_flag=True, help="Every lag uses all heads.")
-@click.option("--solve", type=click.Choice(["heads", "width"]), help="Solve for a size; needs --error.")
+@click.option("--solve", type=click.Choice(["heads", "width", "rank"]), help="Solve for a size; needs --error.")
 @click.option("--error", type=float)
 @click.option("--readout", help="With --solve width: the read-out, e.g. 'x0 + m1*m2'.")
 @click.option("--dim", type=int, default=1, show_default=True)
 @click.option("--ffn", type=FFN, default="spline", show_default=True)
+@click.option("--rank", type=int, help="jl-4.2 with --target: m_h, the query and key coordinates.")
+@click.option("--knots", type=int, help="jl-4.2: pieces of the splines.  [default: the fewest for --error, or for 0.01]")
 @_json
 def bound(
     theorem_id: str,
@@ -205,10 +207,25 @@ def bound(
     readout: str | None,
     dim: int,
     ffn: str,
+    rank: int | None,
+    knots: int | None,
     as_json: bool,
 ) -> None:
     """Evaluate a bound, or solve it for a size."""
     _theorem(theorem_id)
+    if theorem_id == "jl-4.2":
+        if target_file is None or (rank is None) == (solve != "rank") or lags or kernels or heads is not None:
+            raise InputError("jl-4.2 takes --target and --rank, or --solve rank with --error")
+        found = _coupling_bound(target_file, rank, knots, _positive_error(error))
+        if as_json:
+            _emit(found)
+        else:
+            from verify.report import show_bound
+
+            show_bound(found)
+        return
+    if rank is not None or knots is not None or solve == "rank":
+        raise InputError("--rank, --knots and --solve rank go with jl-4.2")
     if theorem_id == "prop-4.2":
         raise InputError("prop-4.2 is no rate; its two numbers are in: lemmaformer limits dp-free")
     if theorem_id == "shift-chain":
@@ -264,6 +281,39 @@ def bound(
         from verify.report import show_bound
 
         show_bound(result)
+
+
+def _coupling_bound(path: Path, rank: int | None, knots: int | None, error: float | None) -> dict[str, Any]:
+    """Theorem 4.2 of Jiang & Li for a target: the worst case, and means with the exponents as printed and as repaired."""
+    from analyzer.exact import upper
+    from analyzer.latex import latex as latex_of
+    from analyzer.low_rank import averages, budget, hull_knots, is_affine, plan_sizes, uniform_knots
+    from analyzer.theorems import jl_4_2
+
+    if rank is None and error is None:
+        raise InputError("--solve rank needs --error")
+    target = _coupling_target(path, None, None, None, None)
+    m, pieces = plan_sizes(target, "pod", rank, knots, jl_4_2.DEFAULT_ERROR if error is None else error, "exact")
+    readout_pieces = 1 if is_affine(target) else pieces
+    promised = budget(target, "pod", m, uniform_knots(pieces), hull_knots(target, readout_pieces), "exact")
+    means = averages(target, promised, "pod", m)
+    return {
+        "theorem": jl_4_2.ID,
+        "rank": m,
+        "knots": pieces,
+        "readout_knots": readout_pieces,
+        "tail": upper(promised.tail),
+        "interpolation": upper(promised.interpolation),
+        "values": upper(promised.values),
+        "readout": upper(promised.readout),
+        "worst_case": upper(promised.total),
+        "mean_l1": upper(means.l1),
+        "root_mean_square": upper(means.root_mean_square),
+        "printed_rate": str(jl_4_2.PRINTED),
+        "repaired_rate": str(jl_4_2.REPAIRED),
+        "expression": str(jl_4_2.EXPRESSION),
+        "latex": latex_of(jl_4_2.EXPRESSION),
+    }
 
 
 def _kernel_bound(
@@ -1237,12 +1287,10 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
 
     from analyzer.adaptive import AdaptiveMemory
     from analyzer.exact import nearest
-    from analyzer.targets import KernelMemory, target_from_dict
+    from analyzer.targets import FixedMemory, target_from_dict
 
-    if card.get("target", {}).get("kind") == "coupling":
-        return None
     target = target_from_dict(card.get("target"), "card.json")
-    if isinstance(target, KernelMemory) or target.alphabet is None:
+    if not isinstance(target, FixedMemory | AdaptiveMemory) or target.alphabet is None:
         return None
     if not isinstance(target, AdaptiveMemory):
         return int((~np.isin(tokens, [nearest(v) for v in target.alphabet]).all(axis=-1)).sum())

@@ -20,6 +20,7 @@ from analyzer.errors import InputError
 from analyzer.exact import lower, range_pieces, rational, upper, working_precision
 from analyzer.formulas import Formula, parse_formula
 from analyzer.piecewise import bilinear_error
+from analyzer.targets import target_from_dict, wrong_kind
 
 MAX_LENGTH = 4096
 MAX_RANK = 4096
@@ -259,10 +260,10 @@ def grid_error(coupling: Coupling, us: Sequence[fmpq], vs: Sequence[fmpq]) -> ar
 
 def coupling_target(data: Any, source: str) -> CouplingTarget:
     """A target that must be of the coupling kind."""
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if kind != "coupling":
-        raise InputError(f"{source} holds a target of kind {str(kind)[:40]!r}; one of kind 'coupling' is needed here")
-    return coupling_from_dict(data, source)
+    target = target_from_dict(data, source)
+    if not isinstance(target, CouplingTarget):
+        raise wrong_kind(target, "coupling", source)
+    return target
 
 
 def coupling_from_dict(data: dict[str, Any], source: str) -> CouplingTarget:

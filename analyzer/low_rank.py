@@ -28,10 +28,11 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.couplings import BITS, Coupling, CouplingTarget, SineCoupling, grid_error
-from analyzer.errors import InputError
-from analyzer.exact import UNIT, maximum, range_pieces, upper, working_precision
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import UNIT, maximum, range_pieces, rational, upper, working_precision
 from analyzer.piecewise import interpolation_error
 from analyzer.pod import Pod, pod
+from analyzer.theorems.jl_4_2 import LEAST_ERROR
 
 Bank = Literal["pod", "centred"]
 BANKS = ("pod", "centred")
@@ -42,6 +43,8 @@ NEGLIGIBLE = 2.0**-40
 """Singular values below this share of the first are left to the remainder: their functions would be rounding noise."""
 CLUSTER = 2.0**-20
 """Singular values closer than this share count as equal."""
+PLANNED = 128
+"""Pieces at which the rank is planned: by then the tail at the knots hardly changes."""
 MAX_POD_RANK = 256
 MAX_KNOTS = {"formula": 1024, "sine": 4096}
 """Pieces of a spline: ρ is evaluated in balls at all pairs of knots, some seconds for a million of them."""
@@ -268,3 +271,84 @@ def _largest(values: list[arb]) -> arb:
     if not all(v.is_finite() for v in values):
         return arb.pos_inf()
     return arb(max(upper(abs(v)) for v in values))
+
+
+def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int | None, error: float, dtype: str) -> tuple[int, int]:
+    """(m_h, pieces of the splines): as given, or the fewest for which the tail costs half of the error and the splines a third of it."""
+    if not LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    if rank is not None:
+        check_rank(rank)
+    if knots is not None:
+        check_knots(target, knots)
+    if rank is None:
+        rank = plan_rank(target, bank, error)
+    return rank, plan_knots(target, bank, rank, error, dtype) if knots is None else knots
+
+
+def check_knots(target: CouplingTarget, knots: int) -> None:
+    """Knots are dyadic: a power of 2 of pieces, as many as the coupling can be compared at."""
+    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
+    if isinstance(knots, bool) or not 1 <= knots <= most or knots & (knots - 1):
+        raise InputError(f"{knots} knots: splines have a power of 2 of pieces, from 1 to {most}")
+
+
+def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
+    """The least m_h whose tail costs at most half of the error."""
+    found = factors(target.coupling, uniform_knots(PLANNED), bank)
+    low, high = target.value_range
+    price = upper(target.slope(arb(low), arb(high)) * target.largest_value)
+    for rank in range(1, MAX_POD_RANK + 1):
+        if price * found.tail(rank) <= error / 2:
+            return rank
+        if rank >= len(found.sigma):
+            break
+    raise Refusal(
+        f"no rank up to {min(MAX_POD_RANK, len(found.sigma))} brings the tail of the coupling below {error / 2:.3g}; "
+        "use a larger --error, or give --rank"
+    )
+
+
+def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
+    """The fewest pieces (a power of 2) for which everything but the tail costs at most half of the error."""
+    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
+    knots = 4
+    while True:
+        promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
+        rest = promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values)
+        if upper(rest) <= error / 3:
+            return knots
+        if knots >= most:
+            raise Refusal(
+                f"splines of {knots} pieces leave {upper(rest):.3g} of the error {error:g}; use a larger --error or a smoother coupling"
+                + ("" if dtype == "exact" else ", or more bits")
+            )
+        knots *= 2
+
+
+def is_affine(target: CouplingTarget) -> bool:
+    """Whether F'' vanishes identically on the range of f."""
+    low, high = target.value_range
+    with working_precision(BITS):
+        return bool(target.F.taylor(0, 2, arb(low).union(arb(high)))[2] == 0)
+
+
+def hull_knots(target: CouplingTarget, pieces: int, low: fmpq | None = None, high: fmpq | None = None) -> tuple[fmpq, ...]:
+    """Equal pieces of the range of f, or of a given hull."""
+    start, end = target.value_range
+    first, last = rational(start) if low is None else low, rational(end) if high is None else high
+    return tuple(first + (last - first) * fmpq(i, pieces) for i in range(pieces + 1))
+
+
+def plan_readout(target: CouplingTarget, low: fmpq, high: fmpq, error: float) -> tuple[fmpq, ...]:
+    """Knots of F̂ on the hull: the fewest pieces (a power of 2) with an error of at most a sixth of what is asked for."""
+    if is_affine(target) or low == high:
+        return (low, high)
+    pieces = 1
+    while pieces <= MAX_KNOTS["formula"]:
+        knots = hull_knots(target, pieces, low, high)
+        with working_precision(BITS):
+            if upper(readout_budget(target, knots, "exact")) <= error / 6:
+                return knots
+        pieces *= 2
+    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}; use a larger --error or a smoother F")

@@ -17,17 +17,14 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from flint import arb, fmpq
+from flint import fmpq
 
-from analyzer.couplings import BITS, CouplingTarget, SineCoupling
-from analyzer.errors import InputError, Refusal
-from analyzer.exact import rational, upper, working_precision
-from analyzer.low_rank import MAX_KNOTS, MAX_POD_RANK, budget, check_rank, factors, readout_budget, uniform_knots
-from analyzer.theorems.jl_4_2 import DEFAULT_ERROR, LEAST_ERROR
+from analyzer.couplings import BITS, CouplingTarget
+from analyzer.errors import Refusal
+from analyzer.exact import rational, working_precision
+from analyzer.low_rank import factors, plan_readout, plan_sizes, uniform_knots
+from analyzer.theorems.jl_4_2 import DEFAULT_ERROR
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
-
-PLANNED = 128
-"""Pieces at which the rank is planned: by then the tail at the knots hardly changes."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +50,8 @@ def build(
     dtype: str = "exact",
 ) -> Construction:
     """Build the network; sizes that are not given follow from the error (default: 0.01)."""
-    if rank is not None:
-        check_rank(rank)
-    if error is not None and not LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
     wanted = DEFAULT_ERROR if error is None else error
-    if rank is None:
-        rank = plan_rank(target, bank, wanted)
-    if knots is None:
-        knots = plan_knots(target, bank, rank, wanted, dtype)
-    check_knots(target, knots)
+    rank, knots = plan_sizes(target, bank, rank, knots, wanted, dtype)
     us = uniform_knots(knots)
     found = factors(target.coupling, us, bank)
     network = assemble(target, found.left[:, :rank], found.right[:, :rank], us, rank, wanted)
@@ -75,73 +64,6 @@ def rounded(network: Transformer, dtype: str) -> Transformer:
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result)):
         raise Refusal(f"a weight exceeds the largest {dtype}; use --dtype exact")
     return result
-
-
-def check_knots(target: CouplingTarget, knots: int) -> None:
-    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
-    if isinstance(knots, bool) or not 1 <= knots <= most or knots & (knots - 1):
-        raise InputError(f"{knots} knots: splines have a power of 2 of pieces, from 1 to {most}")
-
-
-def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
-    """The least m_h whose tail costs at most half of the error."""
-    found = factors(target.coupling, uniform_knots(PLANNED), bank)
-    low, high = target.value_range
-    price = upper(target.slope(arb(low), arb(high)) * target.largest_value)
-    for rank in range(1, MAX_POD_RANK + 1):
-        if price * found.tail(rank) <= error / 2:
-            return rank
-        if rank >= len(found.sigma):
-            break
-    raise Refusal(
-        f"no rank up to {min(MAX_POD_RANK, len(found.sigma))} brings the tail of the coupling below {error / 2:.3g}; "
-        "use a larger --error, or give --rank"
-    )
-
-
-def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
-    """The fewest pieces (a power of 2) for which everything but the tail costs at most half of the error."""
-    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
-    knots = 4
-    while True:
-        promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
-        rest = promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values)
-        if upper(rest) <= error / 3:
-            return knots
-        if knots >= most:
-            raise Refusal(
-                f"splines of {knots} pieces leave {upper(rest):.3g} of the error {error:g}; use a larger --error or a smoother coupling"
-                + ("" if dtype == "exact" else ", or more bits")
-            )
-        knots *= 2
-
-
-def is_affine(target: CouplingTarget) -> bool:
-    """Whether F'' vanishes identically on the range of f."""
-    low, high = target.value_range
-    with working_precision(BITS):
-        return bool(target.F.taylor(0, 2, arb(low).union(arb(high)))[2] == 0)
-
-
-def hull_knots(target: CouplingTarget, pieces: int, low: fmpq | None = None, high: fmpq | None = None) -> tuple[fmpq, ...]:
-    """Equal pieces of the range of f, or of a given hull."""
-    start, end = target.value_range
-    first, last = rational(start) if low is None else low, rational(end) if high is None else high
-    return tuple(first + (last - first) * fmpq(i, pieces) for i in range(pieces + 1))
-
-
-def plan_readout(target: CouplingTarget, low: fmpq, high: fmpq, error: float) -> tuple[fmpq, ...]:
-    """Knots of F̂ on the hull: the fewest pieces (a power of 2) with an error of at most a sixth of what is asked for."""
-    if is_affine(target) or low == high:
-        return (low, high)
-    pieces = 1
-    while pieces <= MAX_KNOTS["formula"]:
-        knots = hull_knots(target, pieces, low, high)
-        with working_precision(BITS):
-            if upper(readout_budget(target, knots, "exact")) <= error / 6:
-                return knots
-        pieces *= 2
-    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}; use a larger --error or a smoother F")
 
 
 def assemble(target: CouplingTarget, left: np.ndarray, right: np.ndarray, us: tuple[fmpq, ...], rank: int, error: float) -> Transformer:

@@ -21,8 +21,8 @@ from analyzer.couplings import CouplingTarget, SineCoupling
 from analyzer.errors import InputError
 from analyzer.exact import upper
 from analyzer.formulas import parse_formula
-from analyzer.low_rank import averages, budget, factors, uniform_knots
-from constructions.jl_4_2 import assemble, hull_knots
+from analyzer.low_rank import averages, budget, factors, hull_knots, uniform_knots
+from constructions.jl_4_2 import assemble
 from verify.jl_4_2 import outputs, random_tokens, wanted
 
 LENGTH = 16
