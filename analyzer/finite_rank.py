@@ -126,7 +126,11 @@ def _plus(a: Scalar, b: Scalar) -> Scalar:
 def _times(a: Scalar, b: Scalar) -> Scalar:
     if isinstance(a, arb) or isinstance(b, arb):
         return {} if a == {} or b == {} else _ball(a) * _ball(b)
-    return reduce(_plus, ({k + m: c * d} for k, c in a.items() for m, d in b.items()), {})
+    products: Scalar = {}
+    for k, c in a.items():
+        for m, d in b.items():
+            products = _plus(products, {k + m: c * d})
+    return products
 
 
 def _constant(value: Scalar) -> Sum:

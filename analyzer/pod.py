@@ -50,8 +50,8 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import maximum, upper, working_precision
 from analyzer.finite_rank import Spectrum, finite_spectrum
 
-MENU = ((8, 16), (16, 12), (16, 16), (32, 8), (64, 4), (256, 2))
-"""(panels, nodes on each), smooth couplings first: at most 256 nodes, or 512 where derivatives fail."""
+MENU = ((8, 16), (16, 12), (16, 16), (32, 16), (256, 2))
+"""(panels, nodes on each), in the order in which they are tried: easy couplings, steep ones, and those whose derivatives fail."""
 BOXES = 4000
 """Boxes on which derivatives are enclosed, for one entry of the menu: tenths of a second."""
 FLOAT_NOISE = 2.0**-50
@@ -203,7 +203,7 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
         first = bounds(0, 0, panels)
         queue, used = [(-max(first), 0, 0, panels, first)], 1
         cells_done: list[tuple[float, float]] = []
-        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough**2 / 4:
+        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough * enough / 4:
             _, i, j, cells, _ = heapq.heappop(queue)
             half = cells // 2
             for k, m in ((i, j), (i + half, j), (i, j + half), (i + half, j + half)):
@@ -340,7 +340,7 @@ def _floats(coupling: Coupling, us: np.ndarray, vs: np.ndarray) -> np.ndarray:
 def _singular_functions(
     coupling: Coupling, rule: Rule, left: np.ndarray, values: np.ndarray, right: np.ndarray, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, Functions]:
-    """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked for."""
+    """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked."""
     root = np.sqrt(rule.floats)[:, None]
     phi, psi = left / root, right / root
     points, weights = rule.points, rule.floats[:, None]
