@@ -201,8 +201,8 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
             return upper(cells**2 * side * across * across), upper(cells**2 * side * along * along)
 
         first = bounds(0, 0, panels)
-        queue, used = [(-max(first), 0, 0, panels, first)], 1
-        cells_done: list[tuple[float, float]] = []
+        queue, used = [(-max(first), 0, 0, panels, first)] if panels > 1 else [], 1
+        cells_done = [] if panels > 1 else [first]
         while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough * enough / 4:
             _, i, j, cells, _ = heapq.heappop(queue)
             half = cells // 2
@@ -240,7 +240,7 @@ def nystrom(coupling: Coupling, *, centred: bool = False, menu: Sequence[tuple[i
         if error <= FLOAT_NOISE * size:
             break
     if not error.is_finite():
-        raise InputError(f"rho {coupling.name[:60]!r} has no finite bounds on cells of [0, 1]^2; write it so that no cell divides by zero")
+        raise InputError(f"rho {coupling.name[:60]!r} has no finite bound on small cells of [0, 1]^2: it is too steep or too large")
     rule = gauss_panels(*chosen)
     with np.errstate(all="ignore"), working_precision(BITS):
         matrix, rounding = sampled_matrix(coupling, rule, centred)
@@ -347,11 +347,11 @@ def _singular_functions(
     inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
     def evaluate(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        left = _floats(coupling, xs, points) @ (weights * psi) * inverse
-        right = _floats(coupling, points, xs).T @ (weights * phi) * inverse
+        rows, columns = _floats(coupling, xs, points), _floats(coupling, points, xs)
         if centred:
-            right -= (_floats(coupling, points, points) * weights.T).sum(1) @ (weights * phi) * inverse
-        return left, right
+            rows = rows - rows @ weights
+            columns = columns - _floats(coupling, points, points) @ weights
+        return rows @ (weights * psi) * inverse, columns.T @ (weights * phi) * inverse
 
     return phi, psi, evaluate
 
