@@ -50,7 +50,7 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import maximum, upper, working_precision
 from analyzer.finite_rank import Spectrum, finite_spectrum
 
-MENU = ((8, 16), (16, 12), (16, 16), (32, 16), (256, 2))
+MENU = ((4, 16), (8, 16), (16, 12), (16, 16), (32, 16), (256, 2))
 """(panels, nodes on each), in the order in which they are tried: easy couplings, steep ones, and those whose derivatives fail."""
 BOXES = 4000
 """Boxes on which derivatives are enclosed, for one entry of the menu: tenths of a second."""
@@ -70,7 +70,7 @@ class Pod:
     """Singular values with rigorous bars, singular functions as floats without."""
 
     values: tuple[arb, ...]
-    """Enclosures of σ_1 ≥ σ_2 ≥ …: those certainly positive, and at least one."""
+    """Enclosures of σ_1 ≥ σ_2 ≥ …: those certainly positive, or one that may be 0; none if the rank is 0."""
     tail: arb
     """Bound of every further σ_k; 0 if there is none."""
     computed: tuple[arb, ...]
@@ -125,7 +125,7 @@ def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
     for panels, order in MENU:
         rule = gauss_panels(panels, order)
         matrix = _centre(_weighted(_floats(coupling, rule.points, rule.points), rule), rule, centred)
-        left, found, right = np.linalg.svd(matrix)
+        left, found, right = _svd(coupling, matrix)
         if np.all(np.abs(found[:sure] - exact) <= AGREEMENT * np.max(exact, initial=0.0)):
             break
     phi, psi, evaluate = _singular_functions(coupling, rule, left[:, :sure], exact, right[:sure].T, centred)
@@ -188,7 +188,9 @@ def gauss_panels(panels: int, order: int) -> Rule:
 
 
 def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: int = BOXES, enough: float = 0.0) -> arb:
-    """Bound of ‖ρ − ρ_N‖; refinement stops at `enough`. Panels are a power of two."""
+    """Bound of ‖ρ − ρ_N‖; refinement stops at `enough`."""
+    if panels & (panels - 1):
+        raise InputError(f"{panels} panels cannot be halved down to one; take a power of two")
     with working_precision(BITS):
         side = arb(fmpq(1, panels))
         scales = [side.sqrt() * 2] + [(2 - (j == order)) * _kappa(side, j) for j in range(1, order + 1)]
@@ -196,7 +198,8 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
         def bounds(i: int, j: int, cells: int) -> tuple[float, float]:
             """Both terms, squared and added up over a box of cells × cells cells."""
             u, v = (arb(fmpq(k, panels)).union(arb(fmpq(k + cells, panels))) for k in (i, j))
-            half = coupling.at(u, v).rad()
+            value = coupling.at(u, v)
+            half = value.rad() if value.is_finite() else arb.pos_inf()
             across, along = (_least(scales, half, coupling.taylor(index, order, u, v)) for index in (0, 1))
             return upper(cells**2 * side * across * across), upper(cells**2 * side * along * along)
 
@@ -244,11 +247,11 @@ def nystrom(coupling: Coupling, *, centred: bool = False, menu: Sequence[tuple[i
     rule = gauss_panels(*chosen)
     with np.errstate(all="ignore"), working_precision(BITS):
         matrix, rounding = sampled_matrix(coupling, rule, centred)
-        left, values, right = np.linalg.svd(matrix)
+        left, values, right = _svd(coupling, matrix)
         computed, defect = certified_values(matrix, left, values, right.T)
         bar = (error + rounding + defect).upper()
         if not bar.is_finite():
-            raise InputError(f"rho {coupling.name[:60]!r} is too large for floats; divide it by its size")
+            raise InputError(f"rho {coupling.name[:60]!r} is too large for floats")
         bars = [s + arb(0, bar) for s in computed]
         sure = max(1, sum(1 for s in bars if s > 0))
         tail = bars[sure].upper() if sure < len(bars) else bar
@@ -266,14 +269,18 @@ def sampled_matrix(coupling: Coupling, rule: Rule, centred: bool) -> tuple[np.nd
     with working_precision(BITS):
         rule.check()
         values, error = coupling.grid(rule.nodes, rule.nodes)
-        if not (np.isfinite(values).all() and math.isfinite(error)):  # infinite values would stop the SVD
-            raise InputError(f"rho {coupling.name[:60]!r} is not a finite number at some node of the quadrature")
         matrix = _weighted(values, rule)
         bound = arb(error) * (1 + arb(8 * UNIT)) + 8 * UNIT * _norm(matrix)
         if centred:
             bound += (len(matrix) + 16) * UNIT * _norm(matrix)
         bound = bound * (1 + arb(2.0**-40)) + matrix.size * TINY  # products of the roundings above
         return _centre(matrix, rule, centred), bound.upper()
+
+
+def _svd(coupling: Coupling, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if not np.isfinite(matrix).all():
+        raise InputError(f"rho {coupling.name[:60]!r} is not a finite float at some node of the quadrature")
+    return np.linalg.svd(matrix)
 
 
 def _weighted(values: np.ndarray, rule: Rule) -> np.ndarray:
