@@ -249,7 +249,9 @@ def test_functions_rebuild_the_coupling(text: str, centred: bool) -> None:
 
 
 @pytest.mark.parametrize(("panels", "order"), [(1, 1), (1, 3), (2, 2), (4, 1), (8, 2), (2, 5)])
-@pytest.mark.parametrize(("text", "loss"), [("exp(u*v)", 20), ("abs(u-v)*(1+u)", 100)])
+@pytest.mark.parametrize(
+    ("text", "loss"), [("exp(u*v)", 20), ("exp(3*v)*(1+u/10)", 20), ("exp(3*u)*(1+v/10)", 20), ("abs(u-v)*(1+u)", 100)]
+)
 def test_interpolation_errors_are_bounded_and_not_by_far(text: str, loss: float, panels: int, order: int) -> None:
     """‖ρ − ρ_N‖ sampled with 400 midpoints a side; the bound loses by intervals and triangle inequalities, and more at kinks."""
     coupling, rule = parse_coupling(text), gauss_panels(panels, order)
