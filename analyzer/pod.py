@@ -136,8 +136,8 @@ def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
 
 
 def _given(coupling: SineCoupling) -> Pod:
-    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing."""
-    rule = gauss_panels(*MENU[0])
+    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing. Eight nodes for a period, if there are."""
+    rule = gauss_panels(*next((entry for entry in MENU if math.prod(entry) >= 8 * coupling.rank), max(MENU, key=math.prod)))
     frequencies = 2 * np.pi * np.arange(1, coupling.rank + 1)
 
     def evaluate(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
