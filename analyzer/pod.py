@@ -16,10 +16,11 @@ and leading coefficient (2j)!/(2^j j!²); scaled by h/2,
 
     ‖ω_j‖ = κ_j = h^{j+1/2} j!²/((2j)! √(2j+1)).
 
-Newton's remainder f − I f = f[x_1, …, x_n, ·] ω_n gives ‖f − I f‖ ≤ κ_n sup|f^(n)/n!|. For j < n let p be the interpolant of order j and
-g = f − p: f − I f = g − I g, |g| ≤ |ω_j| M with M = sup|f^(j)/j!|, and ‖I g‖² = Σ w_i g(x_i)² ≤ M² Σ w_i ω_j(x_i)², where the rule is
-exact for ω_j². So ‖f − I f‖ ≤ 2 κ_j M; for j = 1 a Lipschitz constant will do (p = f at the middle), and for j = 0, p a constant, half the
-oscillation of f. The least of these bounds is taken, cell by cell.
+Newton's remainder f − I f = f[x_1, …, x_n, ·] ω_n gives ‖f − I f‖ ≤ κ_n sup|f^(n)/n!|. For j < n and f^(j)/j! ∈ [c − M, c + M] let p be
+cx^j plus the interpolant of order j of f − cx^j, and g = f − p. I p = p, so f − I f = g − I g, where |g| ≤ |ω_j| M and ‖I g‖² =
+Σ w_i g(x_i)² ≤ M² Σ w_i ω_j(x_i)² = M² κ_j², because the rule is exact for ω_j². So ‖f − I f‖ ≤ 2 κ_j M. For j = 1 a Lipschitz function
+with slopes in that interval will do (p = cx plus a constant), and for j = 0 half the oscillation of f is M. The least of these bounds is
+taken, cell by cell.
 
 **Two variables.** On a cell of side h the first term of (W) is at most √h times the bound for ρ(·, v), v in the cell. The second is
 Σ_i w_i ‖ρ(x_i, ·) − I_v ρ(x_i, ·)‖², positive weights that add up to h: at most √h times the bound for ρ(u, ·), u in the cell. Cells add up
@@ -136,7 +137,7 @@ def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
 
 
 def _given(coupling: SineCoupling) -> Pod:
-    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing. Eight nodes for a period, if there are."""
+    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing. Eight nodes a period, if there are."""
     rule = gauss_panels(*next((entry for entry in MENU if math.prod(entry) >= 8 * coupling.rank), max(MENU, key=math.prod)))
     frequencies = 2 * np.pi * np.arange(1, coupling.rank + 1)
 
@@ -199,8 +200,7 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
             """Both terms, squared and added up over a box of cells × cells cells."""
             u, v = (arb(fmpq(k, panels)).union(arb(fmpq(k + cells, panels))) for k in (i, j))
             value = coupling.at(u, v)
-            half = value.rad() if value.is_finite() else arb.pos_inf()
-            across, along = (_least(scales, half, coupling.taylor(index, order, u, v)) for index in (0, 1))
+            across, along = (_least(scales, [value, *coupling.taylor(index, order, u, v)[1:]]) for index in (0, 1))
             return upper(cells**2 * side * across * across), upper(cells**2 * side * along * along)
 
         first = bounds(0, 0, panels)
@@ -224,10 +224,10 @@ def _kappa(side: arb, j: int) -> arb:
     return side**j * side.sqrt() * arb(j).fac() ** 2 / (arb(2 * j).fac() * arb(2 * j + 1).sqrt())
 
 
-def _least(scales: list[arb], half: arb, taylor: list[arb]) -> arb:
-    """The least of the bounds of all orders; `half` the oscillation serves order 0."""
-    sizes = [half] + [c.abs_upper() for c in taylor[1:]]
-    bounds = [scale * size for scale, size in zip(scales, sizes, strict=True) if size.is_finite()]
+def _least(scales: list[arb], taylor: list[arb]) -> arb:
+    """The least of the bounds of all orders: half the oscillation of the j-th coefficient counts, but the size of the last."""
+    sizes = [*(c.rad() for c in taylor[:-1]), taylor[-1].abs_upper()]
+    bounds = [scale * size for scale, size, c in zip(scales, sizes, taylor, strict=True) if c.is_finite()]
     return min(bounds, key=lambda bound: float(bound), default=arb.pos_inf())
 
 
