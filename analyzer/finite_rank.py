@@ -28,11 +28,12 @@ from flint import acb, arb, arb_mat, ctx, fmpq, fmpq_mat
 from analyzer.exact import working_precision
 from analyzer.formulas import Formula, Node
 
-MAX_TERMS = 2000
+MAX_TERMS = 600
+"""More than MAX_ATOMS² products of atoms, so only cancellation could bring a longer sum back."""
 MAX_ATOMS = 24
 """Functions of one variable: Jacobi's rotations take seconds beyond this many."""
 PRECISIONS = (256, 512, 1024, 2048)
-"""Tried in turn until all positive values are seen to be positive."""
+"""Tried in turn until values are narrow and, where coefficients are exact, all positive ones are seen to be positive."""
 SWEEPS = 40
 """Jacobi's method converges quadratically; what is left after this many sweeps widens the enclosures."""
 RADIUS = 1e-20
@@ -71,13 +72,15 @@ def finite_spectrum(formula: Formula, *, centred: bool = False) -> Spectrum | No
     for bits in PRECISIONS:
         with working_precision(bits):
             try:
-                found = _spectrum(coefficients(formula), centred)
+                matrix = coefficients(formula)
             except _Other:
                 return None
+            found = _spectrum(matrix, centred)
             if found is None:
                 continue
             best = found
-            if found.rank is not None and all(s.rad() <= RADIUS * found.values[0] for s in found.values):
+            decided = found.rank is not None or any(isinstance(value, arb) for value in matrix.values())  # balls do not decide a rank
+            if decided and all(s.rad() <= RADIUS * found.values[0] for s in found.values):
                 break
     return best
 
@@ -126,7 +129,11 @@ def _plus(a: Scalar, b: Scalar) -> Scalar:
 def _times(a: Scalar, b: Scalar) -> Scalar:
     if isinstance(a, arb) or isinstance(b, arb):
         return {} if a == {} or b == {} else _ball(a) * _ball(b)
-    return reduce(_plus, ({k + m: c * d} for k, c in a.items() for m, d in b.items()), {})
+    products: Scalar = {}
+    for k, c in a.items():
+        for m, d in b.items():
+            products = _plus(products, {k + m: c * d})
+    return products
 
 
 def _constant(value: Scalar) -> Sum:
@@ -197,7 +204,7 @@ def _total(terms: Iterable[tuple[Term, Scalar]]) -> Sum:
 
 
 def _product(left: Sum, right: Sum) -> Sum:
-    if len(left) * len(right) > MAX_TERMS**2 // 16:
+    if len(left) * len(right) > 8 * MAX_TERMS:  # a bound of the work: many products of polynomials fall together, few of waves
         raise _Other
     half = {0: fmpq(1, 2)}
     terms: list[tuple[Term, Scalar]] = []

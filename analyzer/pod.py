@@ -16,10 +16,11 @@ and leading coefficient (2j)!/(2^j j!²); scaled by h/2,
 
     ‖ω_j‖ = κ_j = h^{j+1/2} j!²/((2j)! √(2j+1)).
 
-Newton's remainder f − I f = f[x_1, …, x_n, ·] ω_n gives ‖f − I f‖ ≤ κ_n sup|f^(n)/n!|. For j < n let p be the interpolant of order j and
-g = f − p: f − I f = g − I g, |g| ≤ |ω_j| M with M = sup|f^(j)/j!|, and ‖I g‖² = Σ w_i g(x_i)² ≤ M² Σ w_i ω_j(x_i)², where the rule is
-exact for ω_j². So ‖f − I f‖ ≤ 2 κ_j M; for j = 1 a Lipschitz constant will do (p = f at the middle), and for j = 0, p a constant, half the
-oscillation of f. The least of these bounds is taken, cell by cell.
+Newton's remainder f − I f = f[x_1, …, x_n, ·] ω_n gives ‖f − I f‖ ≤ κ_n sup|f^(n)/n!|. For j < n and f^(j)/j! ∈ [c − M, c + M] let p be
+cx^j plus the interpolant of order j of f − cx^j, and g = f − p. I p = p, so f − I f = g − I g, where |g| ≤ |ω_j| M and ‖I g‖² =
+Σ w_i g(x_i)² ≤ M² Σ w_i ω_j(x_i)² = M² κ_j², because the rule is exact for ω_j². So ‖f − I f‖ ≤ 2 κ_j M. For j = 1 a Lipschitz function
+with slopes in that interval will do (p = cx plus a constant), and for j = 0 half the oscillation of f is M. The least of these bounds is
+taken, cell by cell.
 
 **Two variables.** On a cell of side h the first term of (W) is at most √h times the bound for ρ(·, v), v in the cell. The second is
 Σ_i w_i ‖ρ(x_i, ·) − I_v ρ(x_i, ·)‖², positive weights that add up to h: at most √h times the bound for ρ(u, ·), u in the cell. Cells add up
@@ -50,8 +51,8 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import maximum, upper, working_precision
 from analyzer.finite_rank import Spectrum, finite_spectrum
 
-MENU = ((8, 16), (16, 12), (16, 16), (32, 8), (64, 4), (256, 2))
-"""(panels, nodes on each), smooth couplings first: at most 256 nodes, or 512 where derivatives fail."""
+MENU = ((4, 16), (8, 16), (16, 12), (16, 16), (32, 16), (256, 2))
+"""(panels, nodes on each), in the order in which they are tried: easy couplings, steep ones, and those whose derivatives fail."""
 BOXES = 4000
 """Boxes on which derivatives are enclosed, for one entry of the menu: tenths of a second."""
 FLOAT_NOISE = 2.0**-50
@@ -70,7 +71,7 @@ class Pod:
     """Singular values with rigorous bars, singular functions as floats without."""
 
     values: tuple[arb, ...]
-    """Enclosures of σ_1 ≥ σ_2 ≥ …: those certainly positive, and at least one."""
+    """Enclosures of σ_1 ≥ σ_2 ≥ …: those certainly positive, or one that may be 0; none if the rank is 0."""
     tail: arb
     """Bound of every further σ_k; 0 if there is none."""
     computed: tuple[arb, ...]
@@ -125,7 +126,7 @@ def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
     for panels, order in MENU:
         rule = gauss_panels(panels, order)
         matrix = _centre(_weighted(_floats(coupling, rule.points, rule.points), rule), rule, centred)
-        left, found, right = np.linalg.svd(matrix)
+        left, found, right = _svd(coupling, matrix)
         if np.all(np.abs(found[:sure] - exact) <= AGREEMENT * np.max(exact, initial=0.0)):
             break
     phi, psi, evaluate = _singular_functions(coupling, rule, left[:, :sure], exact, right[:sure].T, centred)
@@ -136,8 +137,8 @@ def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
 
 
 def _given(coupling: SineCoupling) -> Pod:
-    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing."""
-    rule = gauss_panels(*MENU[0])
+    """σ_k as they are given; sines of whole periods have integral 0, so centring changes nothing. Eight nodes a period, if there are."""
+    rule = gauss_panels(*next((entry for entry in MENU if math.prod(entry) >= 8 * coupling.rank), max(MENU, key=math.prod)))
     frequencies = 2 * np.pi * np.arange(1, coupling.rank + 1)
 
     def evaluate(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +189,9 @@ def gauss_panels(panels: int, order: int) -> Rule:
 
 
 def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: int = BOXES, enough: float = 0.0) -> arb:
-    """Bound of ‖ρ − ρ_N‖; refinement stops at `enough`. Panels are a power of two."""
+    """Bound of ‖ρ − ρ_N‖; refinement stops at `enough`."""
+    if panels & (panels - 1):
+        raise InputError(f"{panels} panels cannot be halved down to one; take a power of two")
     with working_precision(BITS):
         side = arb(fmpq(1, panels))
         scales = [side.sqrt() * 2] + [(2 - (j == order)) * _kappa(side, j) for j in range(1, order + 1)]
@@ -196,14 +199,14 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
         def bounds(i: int, j: int, cells: int) -> tuple[float, float]:
             """Both terms, squared and added up over a box of cells × cells cells."""
             u, v = (arb(fmpq(k, panels)).union(arb(fmpq(k + cells, panels))) for k in (i, j))
-            half = coupling.at(u, v).rad()
-            across, along = (_least(scales, half, coupling.taylor(index, order, u, v)) for index in (0, 1))
+            value = coupling.at(u, v)
+            across, along = (_least(scales, [value, *coupling.taylor(index, order, u, v)[1:]]) for index in (0, 1))
             return upper(cells**2 * side * across * across), upper(cells**2 * side * along * along)
 
         first = bounds(0, 0, panels)
-        queue, used = [(-max(first), 0, 0, panels, first)], 1
-        cells_done: list[tuple[float, float]] = []
-        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough**2 / 4:
+        queue, used = [(-max(first), 0, 0, panels, first)] if panels > 1 else [], 1
+        cells_done = [] if panels > 1 else [first]
+        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough * enough / 4:
             _, i, j, cells, _ = heapq.heappop(queue)
             half = cells // 2
             for k, m in ((i, j), (i + half, j), (i, j + half), (i + half, j + half)):
@@ -221,10 +224,10 @@ def _kappa(side: arb, j: int) -> arb:
     return side**j * side.sqrt() * arb(j).fac() ** 2 / (arb(2 * j).fac() * arb(2 * j + 1).sqrt())
 
 
-def _least(scales: list[arb], half: arb, taylor: list[arb]) -> arb:
-    """The least of the bounds of all orders; `half` the oscillation serves order 0."""
-    sizes = [half] + [c.abs_upper() for c in taylor[1:]]
-    bounds = [scale * size for scale, size in zip(scales, sizes, strict=True) if size.is_finite()]
+def _least(scales: list[arb], taylor: list[arb]) -> arb:
+    """The least of the bounds of all orders: half the oscillation of the j-th coefficient counts, but the size of the last."""
+    sizes = [*(c.rad() for c in taylor[:-1]), taylor[-1].abs_upper()]
+    bounds = [scale * size for scale, size, c in zip(scales, sizes, taylor, strict=True) if c.is_finite()]
     return min(bounds, key=lambda bound: float(bound), default=arb.pos_inf())
 
 
@@ -240,15 +243,15 @@ def nystrom(coupling: Coupling, *, centred: bool = False, menu: Sequence[tuple[i
         if error <= FLOAT_NOISE * size:
             break
     if not error.is_finite():
-        raise InputError(f"rho {coupling.name[:60]!r} has no finite bounds on cells of [0, 1]^2; write it so that no cell divides by zero")
+        raise InputError(f"rho {coupling.name[:60]!r} has no finite bound on small cells of [0, 1]^2: it is too steep or too large")
     rule = gauss_panels(*chosen)
     with np.errstate(all="ignore"), working_precision(BITS):
         matrix, rounding = sampled_matrix(coupling, rule, centred)
-        left, values, right = np.linalg.svd(matrix)
+        left, values, right = _svd(coupling, matrix)
         computed, defect = certified_values(matrix, left, values, right.T)
         bar = (error + rounding + defect).upper()
         if not bar.is_finite():
-            raise InputError(f"rho {coupling.name[:60]!r} is too large for floats; divide it by its size")
+            raise InputError(f"rho {coupling.name[:60]!r} is too large for floats")
         bars = [s + arb(0, bar) for s in computed]
         sure = max(1, sum(1 for s in bars if s > 0))
         tail = bars[sure].upper() if sure < len(bars) else bar
@@ -266,14 +269,18 @@ def sampled_matrix(coupling: Coupling, rule: Rule, centred: bool) -> tuple[np.nd
     with working_precision(BITS):
         rule.check()
         values, error = coupling.grid(rule.nodes, rule.nodes)
-        if not (np.isfinite(values).all() and math.isfinite(error)):  # infinite values would stop the SVD
-            raise InputError(f"rho {coupling.name[:60]!r} is not a finite number at some node of the quadrature")
         matrix = _weighted(values, rule)
         bound = arb(error) * (1 + arb(8 * UNIT)) + 8 * UNIT * _norm(matrix)
         if centred:
             bound += (len(matrix) + 16) * UNIT * _norm(matrix)
         bound = bound * (1 + arb(2.0**-40)) + matrix.size * TINY  # products of the roundings above
         return _centre(matrix, rule, centred), bound.upper()
+
+
+def _svd(coupling: Coupling, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if not np.isfinite(matrix).all():
+        raise InputError(f"rho {coupling.name[:60]!r} is not a finite float at some node of the quadrature")
+    return np.linalg.svd(matrix)
 
 
 def _weighted(values: np.ndarray, rule: Rule) -> np.ndarray:
@@ -340,18 +347,18 @@ def _floats(coupling: Coupling, us: np.ndarray, vs: np.ndarray) -> np.ndarray:
 def _singular_functions(
     coupling: Coupling, rule: Rule, left: np.ndarray, values: np.ndarray, right: np.ndarray, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, Functions]:
-    """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked for."""
+    """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked."""
     root = np.sqrt(rule.floats)[:, None]
     phi, psi = left / root, right / root
     points, weights = rule.points, rule.floats[:, None]
     inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
     def evaluate(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        left = _floats(coupling, xs, points) @ (weights * psi) * inverse
-        right = _floats(coupling, points, xs).T @ (weights * phi) * inverse
+        rows, columns = _floats(coupling, xs, points), _floats(coupling, points, xs)
         if centred:
-            right -= (_floats(coupling, points, points) * weights.T).sum(1) @ (weights * phi) * inverse
-        return left, right
+            rows = rows - rows @ weights
+            columns = columns - _floats(coupling, points, points) @ weights
+        return rows @ (weights * psi) * inverse, columns.T @ (weights * phi) * inverse
 
     return phi, psi, evaluate
 
