@@ -14,6 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/lemmaformer demo
 
+# two test processes on two cores: threads of linear algebra would only get in each other's way
+test: export OPENBLAS_NUM_THREADS = 1
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -19,6 +19,7 @@ BUILD = ["build", "fixed", "--out", "OUT"]
 RESTORE = [*BUILD, "--lags", "12", "--depth", "auto", "--dtype", "float32", "--restore"]
 ADAPTIVE = ["build", "adaptive", "--out", "OUT", "--target"]
 KERNEL = ["build", "kernel", "--out", "OUT"]
+COUPLING = ["build", "coupling", "--out", "OUT"]
 BAD = [
     [*BUILD, "--lags", "0"],
     [*BUILD, "--lags", "2,2"],
@@ -129,6 +130,28 @@ BAD = [
     *([*RESTORE, "--alphabet", letters] for letters in ("1", "-1,nan", "-1,inf", "-2,1", "-1,0.1", "1,1", "", "a,b", "1e99,1", "--1,1")),
     [*RESTORE, "--alphabet", "-1,-0.5,0,0.5,1", "--dim", "5"],
     ["bound", "shift-chain", "--lags", "4", "--heads", "10"],
+    [*COUPLING],
+    *([*COUPLING, "--rho", rho] for rho in ("1j*u", "sqrt(u-2)", "log(u)", "1/(u-v)", "nan", "x", "u**v", "__import__('os')", "")),
+    *([*COUPLING, "--rho", "u*v", "--f", f] for f in ("1/x", "u", "sqrt(x-3)")),
+    *([*COUPLING, "--rho", "u*v", "--F", readout] for readout in ("log(y)", "x", "y+")),
+    *([*COUPLING, "--rho", "u*v", "--length", length] for length in ("0", "-3", "1000000", "many")),
+    *([*COUPLING, "--rho", "u*v", "--rank", rank] for rank in ("0", "-1", "1000000", "2.5")),
+    *([*COUPLING, "--rho", "u*v", "--knots", knots] for knots in ("0", "3", "1048576")),
+    *([*COUPLING, "--rho", "u*v", "--error", error] for error in ("nan", "0", "-1", "1e-30", "inf")),
+    [*COUPLING, "--rho", "u*v", "--target", "NESTED_TARGET"],
+    *([*COUPLING, "--target", target] for target in ("nowhere.toml", "FIXED", "RANK_ZERO", "LENGTH_ZERO", "GROWING", "TWO_COUPLINGS")),
+    ["build", "fixed", "--target", "RANK_ONE", "--out", "OUT"],
+    ["limits", "coupling"],
+    ["limits", "coupling", "--rho", "1/u"],
+    ["limits", "coupling", "--rho", "u*v", "--rank", "0"],
+    ["limits", "coupling", "--rho", "u*v", "--alpha", "0.4"],
+    ["limits", "coupling", "--rho", "u*v", "--alpha", "nan"],
+    ["limits", "coupling", "--rho", "u*v", "--figure", "nowhere/s.png"],
+    ["bound", "jl-4.2", "--lags", "4", "--heads", "10"],
+    ["bound", "jl-4.2", "--target", "RANK_ONE"],
+    ["bound", "jl-4.2", "--target", "RANK_ONE", "--rank", "0"],
+    ["bound", "jl-4.2", "--target", "NESTED_TARGET", "--rank", "2"],
+    ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--rank", "2"],
     *(
         [*ADAPTIVE, target]
         for target in ("nowhere.toml", "FIXED", "CYCLE", "ZERO", "HALF", "UNKNOWN", "NAN_TOKEN", "TWICE", "MANY", "EVIL")
@@ -175,6 +198,14 @@ TARGETS = {
     "EVIL": f"alphabet = [[1], [-1]]\n{MEMORY}\"__import__('os').getpid()\"",
 }
 
+COUPLINGS = {
+    "rank_one": 'length = 8\nrho = "u*v"',
+    "rank_zero": 'length = 8\nsigma = "k**-1"\nrank = 0',
+    "length_zero": 'length = 0\nrho = "u*v"',
+    "growing": 'length = 8\nsigma = "k"\nrank = 3',
+    "two_couplings": 'length = 8\nrho = "u*v"\nsigma = "k**-1"\nrank = 3',
+}
+
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -201,10 +232,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (root / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     for name, text in TARGETS.items():
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
+    for name, text in COUPLINGS.items():
+        (root / f"{name}.toml").write_text(f'kind = "coupling"\n{text}\n')
     envelope = '{ shape = "power", rate = 3, constant = 1 }'
     (root / "kernel_false.toml").write_text(f'kind = "kernel"\nkernels = ["(s+1)**-2"]\nenvelopes = [{envelope}]\n')
     return {
         **{name: root / f"{name}.toml" for name in TARGETS},
+        **{name.upper(): root / f"{name}.toml" for name in COUPLINGS},
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
