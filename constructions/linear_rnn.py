@@ -13,6 +13,9 @@ Storage. With z̃, ã in place of z = e^{−λ}, a, both rounded to relative acc
 
 That is the storage bound (u/(1−z) + u z/(1−z)², nearly). `exact` networks hold dyadic numbers, with as many bits as make it at most
 2^−64: below what any float64 evaluation could show.
+
+A kernel of finite support, ρ(0..m−1), is the impulse response of a delay line: m units, W the shift, U the first unit vector, c = ρ. States
+are then the last m tokens, exactly.
 """
 
 from collections.abc import Sequence
@@ -134,6 +137,16 @@ def exponential_rnn(kernel: MemoryKernel, dtype: str = "exact") -> LinearRNN:
     if not all(z < 1 for z in ratios):
         raise Refusal(f"a decay rounds to 1 in {dtype}: the network would never forget; use dtype exact")
     return LinearRNN(*(np.array([nearest(v) for v in values]).astype(dtype) for values in weights))
+
+
+def delay_line(values: Sequence[float] | np.ndarray, dtype: str = "float64") -> LinearRNN:
+    """ρ(0), …, ρ(m−1) and nothing after it: the shift of the last m tokens, read out with weights ρ (rounded to the type)."""
+    output = np.asarray(values, np.float64).astype(dtype)
+    if output.ndim != 1 or not output.size or not np.isfinite(output).all():
+        raise InputError("a delay line needs a list of finite numbers")
+    first = np.zeros(output.size, dtype)
+    first[0] = 1
+    return LinearRNN(np.eye(output.size, k=-1, dtype=dtype), first, output)
 
 
 def impulse_response(rnn: LinearRNN, length: int) -> jax.Array:

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.errors import InputError, Refusal
+from analyzer.exact import rational
 from analyzer.memory_kernels import parse_kernel
 from constructions.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
-from constructions.linear_rnn import LinearRNN, convolve, exponential_rnn, exponentials, forward
+from constructions.linear_rnn import LinearRNN, convolve, delay_line, exponential_rnn, exponentials, forward
 from verify.certificate import Verdict
-from verify.linear_rnn import verify_linear_rnn
+from verify.linear_rnn import verify_delay_line, verify_linear_rnn
 
 KERNELS = ["exp(-s)", "2*exp(-s/3) - exp(-s)", "exp(1-s) - exp(-s/7)/3", "exp(-s/1000)"]
 
@@ -122,6 +123,28 @@ def test_decays_that_a_type_cannot_hold_are_refused() -> None:
         exponential_rnn(parse_kernel("exp(-200*s)"), "float32")
     with pytest.raises(InputError, match="dtype 'float16'"):
         exponential_rnn(parse_kernel("exp(-s)"), "float16")
+
+
+def test_delay_lines_have_any_finite_kernel_and_a_chain() -> None:
+    values = [0.25, -1.0, 0.0, 1 / 3]
+    for dtype in ("float32", "float64"):
+        rnn = delay_line(values, dtype)
+        np.testing.assert_allclose(forward(rnn, [1, 0, 0, 0, 0, 0]), [*values, 0, 0], rtol=1e-7)
+        certificate = verify_delay_line(rnn, [rational(v) for v in values])
+        assert certificate.verdict is Verdict.HOLDS, certificate.advice
+        assert certificate.witness <= certificate.certified <= certificate.bound < 1e-6
+    with pytest.raises(InputError, match="finite numbers"):
+        delay_line([1.0, np.nan])
+
+
+@pytest.mark.parametrize(("leaf", "place"), [("transition", (1, 0)), ("transition", (0, 3)), ("input", (2,)), ("output", (1,))])
+def test_a_damaged_delay_line_is_caught(leaf: str, place: tuple[int, ...]) -> None:
+    values = [0.25, -1.0, 0.5, 1 / 3]
+    rnn = delay_line(values)
+    damaged = getattr(rnn, leaf).copy()
+    damaged[place] += 1e-9
+    certificate = verify_delay_line(dataclasses.replace(rnn, **{leaf: damaged}), [rational(v) for v in values])
+    assert certificate.verdict is Verdict.VIOLATED
 
 
 def test_trained_models_are_causal_or_not_as_they_should_be() -> None:
