@@ -41,6 +41,22 @@ def steps(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(f"{message}: {text}")
 
 
+@contextmanager
+def training(quiet: bool) -> Iterator[Callable[[str, Any], None] | None]:
+    """A spinner that shows what is trained (a name and its `Progress`): step, loss and time left; None when quiet or not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with Console(stderr=True).status("training") as status:
+        yield lambda name, progress: status.update(_training_line(name, progress))
+
+
+def _training_line(name: str, progress: Any) -> str:
+    losses = " ".join(f"{value:.1e}" for value in progress.loss.reshape(-1))
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    return f"{name}: step {progress.step} of {progress.steps}, {minutes}:{seconds:02} left, loss {losses}"
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     result = Table(title=title, title_justify="left")
     for k, column in enumerate(columns):
@@ -174,6 +190,32 @@ def show_bound(result: dict[str, Any]) -> None:
             [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in result["memories"]
         ]
         out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "width asked"], rows))
+
+
+def show_jl_table(result: dict[str, Any]) -> None:
+    """A table of [JL]: trained, constructed and certified rows, ratios, and what they say."""
+    out = console()
+    rows = []
+    for row in result["rows"]:
+        spread = "-" if row["seeds"] == 1 else f"{row['mse_spread']:.2g}"
+        published = "-" if row["published"] is None else f"{row['published']:.3g}"
+        rows.append([f"{row['model']}: {row['target']}", f"{row['mse_mean']:.3g}", spread, row["seeds"], published])
+    built, floor = result["constructed"], result["floor"]
+    altered = next(row["target"] for row in result["ratios"])
+    rows.append([f"constructed RNN, {built['units']} units, {built['dtype']}: {built['target']}", f"{built['mse']:.3g}", "-", "-", "-"])
+    rows.append([f"every causal model: {altered}", f"≥ {floor['mse']:.4g}", "-", "-", "-"])
+    rows.append([f"every linear RNN, any biases: {altered}", f"≥ {floor['mse_linear']:.4g}", "-", "-", "-"])
+    rows.append([f"every linear RNN, no biases: {altered}", f"≥ {floor['mse_linear_without_biases']:.4g}", "-", "-", "-"])
+    protocol = result["protocol"]
+    title = f"{result['experiment']}: mean square errors (sampled), {protocol['steps']} steps; floors (≥) are certified"
+    out.print(table(title, ["", "error", "spread", "seeds", "published"], rows))
+    ratios = []
+    for r in result["ratios"]:
+        ratios.append([f"{r['model']}: {r['target']}", f"{r['ratio']:.3g}", f"{r['published']:.3g}", "yes" if r["agrees"] else "no"])
+    out.print(table("altered / original", ["", "ratio", "published", "agrees"], ratios))
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    out.print(f"{result['seconds']:.0f} s")
 
 
 def show_dp_free(result: dict[str, Any]) -> None:
@@ -388,6 +430,50 @@ def coupling_figure(path: Path, result: dict[str, Any]) -> bool:
     rows = [row for row in result["rows"] if row["upper"] > 0]
     right.loglog([row["rank"] for row in rows], [row["upper"] for row in rows], "o-", markersize=3)
     right.set(title="best error of rank m_h (L², modulo functions of u)", xlabel="m_h", ylabel="best error")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def show_fig_5(result: dict[str, Any]) -> None:
+    """Errors for m_h = 1, 2, 4, 8, 15, 16 and the slopes of all of them."""
+    out = console()
+    for rank in sorted({row["rank"] for row in result["rows"]}):
+        rows = [
+            [f"{r['alpha']:g}", r["m_h"], f"{r['l1']:.3g}", f"{r['mean_square']:.3g}", f"{r['l1_without_self']:.3g}", f"{r['tail']:.3g}"]
+            for r in result["rows"]
+            if r["rank"] == rank and r["m_h"] in (1, 2, 4, 8, 15, 16)
+        ]
+        title = f"σ_k = k^-α, rank {rank}, {result['sequences']} random sequences (sampled)"
+        out.print(table(title, ["α", "m_h", "E|H - Ĥ|", "E|H - Ĥ|²", "E|.| without s = t", "tail in L²"], rows))
+    rows = []
+    for entry in result["slopes"]:
+        claims = "  ".join(f"{name} {value:+.2f}{' ✗' if entry['refuted'][name] else ''}" for name, value in entry["claims"].items())
+        rows.append([f"{entry['alpha']:g}", entry["rank"], entry["norm"], f"{entry['slope']:+.2f} ± {entry['standard_error']:.2f}", claims])
+    out.print(
+        table("slope of log error on log m_h (✗: the error falls more slowly than claimed)", ["α", "rank", "norm", "slope", "claims"], rows)
+    )
+    for finding in result["findings"]:
+        out.print(finding, soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def fig_5_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Sampled errors against m_h, one panel per rank. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    ranks = sorted({row["rank"] for row in result["rows"]})
+    figure, panels = plt.subplots(1, len(ranks), figsize=(6 * len(ranks), 4), constrained_layout=True, squeeze=False)
+    for panel, rank in zip(panels[0], ranks, strict=True):
+        for colour, alpha in enumerate(sorted({row["alpha"] for row in result["rows"]})):
+            rows = [row for row in result["rows"] if (row["rank"], row["alpha"]) == (rank, alpha)]
+            for key, style in (("l1", "o-"), ("l1_without_self", "x:"), ("tail", "--")):
+                points = [(row["m_h"], row[key]) for row in rows if row[key] > 0]
+                panel.loglog(*zip(*points, strict=True), style, color=f"C{colour}", markersize=3, label=f"{key}, α = {alpha:g}")
+        panel.set(title=f"rank {rank}", xlabel="m_h", ylabel="sampled error, tail in L²")
+        panel.legend(fontsize=7)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True

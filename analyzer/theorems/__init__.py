@@ -13,6 +13,7 @@ LIMITS = {
     "pi-law": "pi_law",
     "hankel": "hankel",
     "coupling-rank": "coupling_rank",
+    "jl-6": "rnn",
 }
 """Ids of limits and the files that prove them; loaded when asked for, so that evaluating a bound does not wait for them."""
 
