@@ -176,13 +176,12 @@ def _findings(slopes: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[
     """What the numbers say, in sentences made from them."""
     result = []
     for entry in slopes:
-        wrong = [name for name, refuted in entry["refuted"].items() if refuted]
-        claims = ", ".join(f"{name} {value:+.2f}" for name, value in entry["claims"].items())
-        outcome = (
-            f"refutes the {' and the '.join(wrong)} exponent" if wrong else "is compatible with every claim (it falls at least as fast)"
-        )
-        measured = f"{entry['slope']:+.2f} ± {entry['standard_error']:.2f}"
-        result.append(f"α = {entry['alpha']:g}, rank {entry['rank']}, {entry['norm']}: slope {measured} ({claims}) {outcome}")
+        for name in (name for name, refuted in entry["refuted"].items() if refuted):
+            where = f"α = {entry['alpha']:g}, rank {entry['rank']}, {entry['norm']}"
+            measured = f"{entry['slope']:+.2f} ± {entry['standard_error']:.2f}"
+            result.append(f"{where}: slope {measured} refutes the exponent {entry['claims'][name]:+.2f} ({name})")
+    fast = [entry for entry in slopes if not any(entry["refuted"].values())]
+    result.append(f"in {len(fast)} of {len(slopes)} lines the error falls at least as fast as every claim")
     for alpha in sorted({row["alpha"] for row in rows}):
         reached = next(row for row in rows if row["alpha"] == alpha and row["rank"] == LARGEST and row["m_h"] == LARGEST)
         before = next(row for row in rows if row["alpha"] == alpha and row["rank"] == LARGEST and row["m_h"] == LARGEST - 1)
