@@ -91,7 +91,7 @@ def measure(alpha: str, rank: int, sequences: int, seed: int, report: Callable[[
     l1, square, l1_alone, bound, tail = [], [], [], [], []
     for m in range(1, LARGEST + 1):
         report(f"α = {alpha}, rank {rank}: m_h = {m}")
-        network = assemble(target, found.left[:, :m], found.right[:, :m], us, LARGEST, SPLINE_ERROR)  # padded with zeros: one shape compiles
+        network = assemble(target, found.left[:, :m], found.right[:, :m], us, LARGEST, SPLINE_ERROR)  # padded: compiles once
         errors = np.abs(outputs(network, tokens) - goal)
         l1.append(errors.mean(axis=1))
         square.append((errors**2).mean(axis=1))
