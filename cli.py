@@ -936,6 +936,25 @@ def limits_coupling(
         show_coupling_limits(result)
 
 
+@limits.command("rnn")
+@click.option("--kernel", "text", required=True, help="A kernel in s, e.g. 'exp(-s)'.")
+@click.option("--length", type=int, default=32, show_default=True, help="Tokens in a sequence.")
+@click.option("--swap", type=int, default=10, show_default=True, help="The first and the last so many tokens change places.")
+@click.option("--filter", "weights", help="Weights such as 0.5,0.25,0.25 of a filter; their sizes add up to at most 1.")
+@_json
+def limits_rnn(text: str, length: int, swap: int, weights: str | None, as_json: bool) -> None:
+    """Recurrent networks: C_RNN of a kernel, what no causal model can do once tokens change places, and what filters do."""
+    theta = () if weights is None else _letters(weights)
+    from verify.report import show_rnn_limits
+    from verify.rnn_limits import rnn_limits
+
+    result = rnn_limits(text, length, swap, theta)
+    if as_json:
+        _emit(result)
+    else:
+        show_rnn_limits(result)
+
+
 @limits.command("dp-free")
 @click.option("--error", type=float, default=1e-6, show_default=True, help="Error that the dot-product network of part (A) is built for.")
 @_json
@@ -1393,7 +1412,9 @@ def demo(out: Path, as_json: bool, quiet: bool) -> None:
     result = run_demo(out, quiet or as_json, show=not as_json)
     if as_json:
         _emit(result)
-    if "violated" in (result[act]["chain"]["verdict"] if act else result["chain"]["verdict"] for act in ("", "adaptive", "depth")):
+    if "violated" in (
+        result[act]["chain"]["verdict"] if act else result["chain"]["verdict"] for act in ("", "adaptive", "depth", "coupling")
+    ):
         sys.exit(1)
 
 

@@ -6,13 +6,18 @@ from typing import Any
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory, Memory
+from analyzer.couplings import BITS as COUPLING_BITS
+from analyzer.couplings import CouplingTarget, parse_coupling
 from analyzer.errors import InputError
-from analyzer.exact import upper, working_precision
+from analyzer.exact import lower, upper, working_precision
 from analyzer.extraction import attention_bound, solve_heads
+from analyzer.formulas import parse_formula
 from analyzer.kernels import l1_norm
+from analyzer.low_rank import BANKS
 from analyzer.targets import FixedMemory
+from analyzer.theorems.coupling_rank import best_error
 from analyzer.theorems.lag_law import lag_law
-from constructions import shift_chain
+from constructions import jl_4_2, shift_chain
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import write
 from constructions.card import check_output, is_bundle
@@ -22,7 +27,10 @@ from constructions.thm_3_1 import Construction, build
 from verify import report
 from verify.bundles import card_of, citation_of
 from verify.certificate import Certificate
+from verify.jl_4_2 import coupling_error, read
+from verify.jl_4_2 import verify as certify_coupling
 from verify.limits import describe_horizon, horizon
+from verify.rnn_limits import rnn_limits
 from verify.shift_chain import verify as certify_chain
 from verify.thm_3_1 import verify
 from verify.thm_4_4 import verify as certify_adaptive
@@ -36,6 +44,10 @@ TARGET = FixedMemory((LAG, 16), 1, "x0 + m1*m2")
 NESTED = AdaptiveMemory(((fmpq(-1),), (fmpq(1),)), (Memory("m1", "(3 - x0)/2"), Memory("m2", "(3 - m1)/2")), "x0*m1*m2")
 """g(1) = 1, g(−1) = 2; the second lag is read off the token that the first one found."""
 LONG_LAG = 40
+KNOTS = 64
+"""Pieces of the splines in the table of ranks."""
+COUPLING = CouplingTarget(16, parse_coupling("-4*(u-v)**2"), parse_formula("x", ("x",), "f"), parse_formula("y", ("y",), "F"))
+"""Tokens attend to those that are close: a coupling of rank 3, and of rank 2 for softmax."""
 BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
 SEQUENCE = (1, -1, -1, 1, 1, -1, 1, -1, -1, 1)
 
@@ -142,6 +154,32 @@ def _show_long_lag(rows: list[dict[str, Any]], certificate: Certificate) -> None
     report.show_certificate(certificate)
 
 
+def low_rank() -> tuple[jl_4_2.Construction, Certificate, list[dict[str, Any]]]:
+    """For m_h = 1, 2, 3: the best that any head can do, and what the singular functions of ρ, or of ρ modulo functions of u, reach."""
+    rows = []
+    for rank in (1, 2, 3):
+        row: dict[str, Any] = {"rank": rank, "limit": lower(best_error(COUPLING.coupling, rank))}
+        for bank in BANKS:
+            network = jl_4_2.build(COUPLING, bank=bank, rank=rank, knots=KNOTS).network
+            with working_precision(COUPLING_BITS):
+                row[bank] = upper(coupling_error(read(network), COUPLING)[0])
+        rows.append(row)
+    built = jl_4_2.build(COUPLING, bank="centred", error=ERROR)
+    return built, certify_coupling(built.network, COUPLING, built.bank, built.ffn), rows
+
+
+def _show_low_rank(certificate: Certificate, rows: list[dict[str, Any]], recurrent: dict[str, Any]) -> None:
+    out = report.console()
+    out.print(
+        f"\nOne softmax head instead of positions: y_t = Σ softmax[ρ(x_t, x_s)] x_s, ρ = {COUPLING.coupling.name}; error of the logits:"
+    )
+    cells = [[r["rank"], *(report.number(r[key]) for key in ("limit", "pod", "centred"))] for r in rows]
+    out.print(report.table("", ["m_h", "any head ≥", "singular functions of ρ ≤", "of ρ modulo functions of u ≤"], cells))
+    report.show_certificate(certificate)
+    out.print(f"\nAnd recurrent networks, Σ e^(-s) x_(t-s) on {recurrent['length']} tokens:")
+    report.show_rnn_limits(recurrent)
+
+
 def _prepare(out: Path) -> None:
     try:
         if is_bundle(out) or (out.exists() and not out.is_dir()):
@@ -152,6 +190,7 @@ def _prepare(out: Path) -> None:
     check_output(out / "network")
     check_output(out / "adaptive")
     check_output(out / "long_lag")
+    check_output(out / "coupling")
 
 
 def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
@@ -185,14 +224,21 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         _show_long_lag(seen, chain_certificate)
     card = card_of(chain, chain_certificate)
     write(out / "long_lag", chain.network, card, citation_of(card))
+    with report.progress("decomposing a coupling", quiet):
+        (coupled, coupled_certificate, ranks), recurrent = low_rank(), rnn_limits("exp(-s)", 32, 10)
+    if show:
+        _show_low_rank(coupled_certificate, ranks, recurrent)
+    card = card_of(coupled, coupled_certificate)
+    write(out / "coupling", coupled.network, card, citation_of(card))
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:
-        names = "bundles network, adaptive and long_lag"
+        names = "bundles network, adaptive, long_lag and coupling"
         report.console().print(f"\n{names} in {out}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
     slots = {"sequence": list(SEQUENCE), "slots": rows_of_slots, "chain": nested_certificate.as_dict()}
     depth = {"horizons": seen, "chain": chain_certificate.as_dict()}
-    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "depth": depth, "figure": figure}
+    coupling = {"ranks": ranks, "chain": coupled_certificate.as_dict(), "rnn": recurrent}
+    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "depth": depth, "coupling": coupling, "figure": figure}
 
 
 def _figure(out: Path) -> str | None:

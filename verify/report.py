@@ -477,3 +477,29 @@ def fig_5_figure(path: Path, result: dict[str, Any]) -> bool:
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True
+
+
+def show_rnn_limits(result: dict[str, Any]) -> None:
+    """C_RNN, floors for causal models, filters, and the RNN that is exact."""
+    out, found, floor, made = console(), result["complexity"], result["floor"], result["constructed"]
+    if found["c1"] is None:
+        out.print(f"{result['kernel']}: C_RNN is infinite, a power law is not in the RNN space")
+    else:
+        out.print(f"{result['kernel']}: C_1 = {number(found['c1'])}, C_2 = {_enclosure(found['c2'])}, C_RNN = {_enclosure(found['c_rnn'])}")
+    rows = [
+        ["any causal model, worst case", number(floor["supremum"])],
+        ["any causal model, mean square", number(floor["mean_square"])],
+        ["linear RNNs with biases, mean square", number(floor["linear"])],
+        ["linear RNNs without, mean square", number(floor["unbiased"])],
+    ]
+    title = f"first and last {result['swapped']} of {result['length']} tokens exchanged: errors are at least"
+    out.print(table(title, ["", "certified floor"], rows))
+    if "mixing" in result:
+        mixed = result["mixing"]
+        ranks = f"rank of the softmax logits {mixed['rank_before']} before, at least {mixed['rank_after']} after"
+        out.print(f"filtered: C_2 ≤ {number(mixed['c2'])} (Prop 6.3 allows {number(mixed['allowed'])}); {ranks}")
+    if "refused" in made:
+        out.print(f"no RNN built: {made['refused']}", soft_wrap=True)
+    else:
+        chain = f"{number(made['witness'])} ≤ {number(made['certified'])} ≤ {number(made['bound'])}"
+        out.print(f"RNN built from the exponentials, {made['dtype']}, tokens in order: {chain} ({made['verdict']})")
