@@ -249,7 +249,7 @@ def softmax_mean(logits: Sequence[arb], values: Sequence[arb]) -> arb:
 
 
 def grid_error(coupling: Coupling, us: Sequence[fmpq], vs: Sequence[fmpq]) -> arb:
-    """Upper bound of sup |ρ − I ρ| for bilinear interpolation on a grid."""
+    """Upper bound of sup |ρ − I ρ − c| for bilinear interpolation on a grid, c a constant."""
     with working_precision(BITS):
         if isinstance(coupling, SineCoupling):  # |∂²ρ| ≤ Σ 2σ_k (2πk)², the same everywhere
             curvature = sum((2 * s * (2 * arb.pi() * k) ** 2 for k, s in enumerate(coupling.sigmas, start=1)), arb(0))

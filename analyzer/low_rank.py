@@ -4,7 +4,7 @@ Knots u_0 < … < u_M on [0, 1] are those of the splines; A_ik = √σ_k φ_k(u_
 there. Between knots everything the network computes is (bi)linear, and I never increases a sup norm, so with ρ̂ = I(Σ_{k≤m} σ_k φ_k
 ψ_k)
 
-    inf_g sup |ρ − g(u) − ρ̂| ≤ T_m + sup|ρ − I ρ| + storage,
+    inf_g sup |ρ − g(u) − ρ̂| ≤ T_m + inf_c sup|ρ − I ρ − c| + storage,
     T_m = max_i (Σ_{k>m} A_ik²)^{1/2} · max_j (Σ_{k>m} B_jk²)^{1/2} + max_i ½ osc_j (ρ_ij − Σ_k A_ik B_jk)      (Cauchy–Schwarz).
 
 The last term is what the known singular functions leave over. Softmax does not see a function g(u) of the query alone. Equal singular

@@ -1,14 +1,13 @@
 """Piecewise linear functions of one variable, and how far interpolation by them can be from a formula.
 
-On an interval of length h let I g be the chord of g. Then
+On an interval of length h let I g be the chord of g. Then g − I g = −½ (x − left)(right − x) g''(ξ) lies between
 
-    |g − I g| ≤ h²/8 · sup|g''|,        and if a ≤ g' ≤ b only:   |g − I g| ≤ h/4 · (b − a)      (tent of slopes a, b)
+    −h²/8 · max(g'', 0)   and   h²/8 · max(−g'', 0),        and if a ≤ g' ≤ b only:   |g − I g| ≤ h/4 · (b − a)      (tent of slopes a, b).
 
-In two variables interpolate on the cells of a grid, I = I_u I_v (bilinear). Chords do not increase the sup norm, so
-
-    |ρ − I ρ| ≤ |ρ − I_u ρ| + |I_u(ρ − I_v ρ)| ≤ sup of the one-dimensional bounds in u plus that in v, on the cell.
-
-A function ρ̂ that is bilinear on the same cells differs from ρ by at most max over corners |ρ − ρ̂| plus this.
+In two variables interpolate on the cells of a grid, I = I_u I_v (bilinear). Chords keep a range, so ρ − I ρ = (ρ − I_u ρ) + I_u(ρ −
+I_v ρ) lies between the sums of the one-dimensional ends in u and in v. A function ρ̂ that is bilinear on the same cells differs from
+ρ by its differences at the corners, interpolated, plus this. If it lies between −below and above, then after moving by a constant,
+which softmax does not see, it is at most (below + above)/2.
 """
 
 import itertools
@@ -64,13 +63,16 @@ class Neurons:
         return result
 
 
-def chord_error(length: arb, coefficients: Sequence[arb]) -> arb:
-    """The better of the two bounds for (g, g', g''/2) on an interval of this length; infinite if neither holds."""
+def chord_error(length: arb, coefficients: Sequence[arb]) -> tuple[arb, arb]:
+    """(below, above) with −below ≤ g − I g ≤ above for (g, g', g''/2) on an interval of this length; infinite if neither bound holds."""
     _, slope, half = coefficients
-    curved = length**2 / 4 * abs(half)
-    bent = length / 4 * (slope.upper() - slope.lower())
-    found = [bound.upper() for bound in (curved, bent) if bound.is_finite()]
-    return min(found, key=float) if found else arb.pos_inf()
+    found = []
+    if half.is_finite():
+        found.append(((length**2 / 4 * half.max(arb(0))).upper(), (length**2 / 4 * (-half).max(arb(0))).upper()))
+    if slope.is_finite():
+        bent = (length / 4 * (slope.upper() - slope.lower())).upper()
+        found.append((bent, bent))
+    return min(found, key=lambda ends: float(ends[0] + ends[1]), default=(arb.pos_inf(), arb.pos_inf()))
 
 
 def interpolation_error(taylor: Taylor, knots: Sequence[fmpq], refined: int = REFINED) -> list[arb]:
@@ -79,7 +81,7 @@ def interpolation_error(taylor: Taylor, knots: Sequence[fmpq], refined: int = RE
     for left, right in itertools.pairwise(knots):
         step = (right - left) / refined
         parts = [taylor(interval(arb(left + step * k), arb(left + step * (k + 1)))) for k in range(refined)]
-        errors.append(chord_error(arb(right - left), [_join(values) for values in zip(*parts, strict=True)]))
+        errors.append(maximum(list(chord_error(arb(right - left), [_join(values) for values in zip(*parts, strict=True)]))))
     return errors
 
 
@@ -100,14 +102,17 @@ def distance(value: Callable[[fmpq], arb], taylor: Taylor, knots: Sequence[fmpq]
 
 
 def bilinear_error(taylor: Callable[[int, arb, arb], list[arb]], us: Sequence[fmpq], vs: Sequence[fmpq]) -> arb:
-    """Upper bound of sup |ρ − I ρ| over the cells of a grid; `taylor(index, u, v)` gives (ρ, ∂ρ, ∂²ρ/2) in one variable on a box."""
-    result = arb(0)
+    """Upper bound of sup |ρ − I ρ − c| over the cells of a grid, c a constant.
+
+    `taylor(index, u, v)` gives (ρ, ∂ρ, ∂²ρ/2) in one variable on a box.
+    """
+    below = above = arb(0)
     for (u, long_u), (v, long_v) in itertools.product(_blocks(us), _blocks(vs)):
-        error = chord_error(long_u, taylor(0, u, v)) + chord_error(long_v, taylor(1, u, v))
-        if not error.is_finite():
+        (low_u, high_u), (low_v, high_v) = chord_error(long_u, taylor(0, u, v)), chord_error(long_v, taylor(1, u, v))
+        below, above = below.max(low_u + low_v), above.max(high_u + high_v)
+        if not (below.is_finite() and above.is_finite()):
             return arb.pos_inf()
-        result = result.max(error)
-    return result.upper()
+    return ((below + above) / 2).upper()
 
 
 def _blocks(knots: Sequence[fmpq]) -> list[tuple[arb, arb]]:

@@ -151,6 +151,16 @@ BAD = [
     ["limits", "coupling", "--rho", "u*v", "--alpha", "0.4"],
     ["limits", "coupling", "--rho", "u*v", "--alpha", "nan"],
     ["limits", "coupling", "--rho", "u*v", "--figure", "nowhere/s.png"],
+    ["limits", "rnn"],
+    *(
+        ["limits", "rnn", "--kernel", "exp(-s)", *bad]
+        for bad in (["--length", "0"], ["--length", "9999"], ["--swap", "17"], ["--swap", "-1"])
+    ),
+    *(["limits", "rnn", "--kernel", "exp(-s)", "--filter", weights] for weights in ("", "1,1", "0.5,nan", "-0.5,0.5")),
+    ["limits", "rnn", "--kernel", "exp(s)"],
+    ["experiment", "jl-fig-5", "--sequences", "0"],
+    ["experiment", "jl-fig-5", "--seed", "-1"],
+    ["experiment", "jl-fig-5", "--figure", "nowhere/f.png"],
     ["bound", "jl-4.2", "--lags", "4", "--heads", "10"],
     ["bound", "jl-4.2", "--target", "RANK_ONE"],
     ["bound", "jl-4.2", "--target", "RANK_ONE", "--rank", "0"],
