@@ -97,7 +97,7 @@ def test_sentences_follow_the_numbers() -> None:
     assert agree.startswith("agrees") and "ordering altered" in agree and differ.startswith("does not agree") and "mixed" in differ
     low, high = (jl_tables._order_findings(rows, Floor((0,), 0.5, 0.03, linear, 0.08))[1] for linear in (0.03, 0.05))
     assert "consistent" in low and "below both" in high
-    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees
+    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not Ratio(RNN, "mixed", 3.1, 1.5).agrees
 
 
 def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
