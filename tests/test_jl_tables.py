@@ -9,6 +9,7 @@ import pytest
 
 from analyzer.errors import InputError
 from analyzer.theorems.rnn import Floor
+from constructions.training import Progress
 from verify.experiments import jl_tables
 from verify.experiments.jl_tables import (
     DEFAULT,
@@ -25,7 +26,7 @@ from verify.experiments.jl_tables import (
     random_kernel,
     reordered,
 )
-from verify.report import show_jl_table
+from verify.report import _training_line, show_jl_table
 
 SMALL = replace(DEFAULT, steps=600, seeds=1, width=32, held_out=512)
 
@@ -118,6 +119,11 @@ def test_the_report_shows_every_row(third: Experiment, capsys: pytest.CaptureFix
     show_jl_table(third.as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("every causal model", "constructed RNN", "Transformer", "published"))
+
+
+def test_progress_says_step_loss_and_time_left() -> None:
+    line = _training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
+    assert line == "RNN: step 30 of 60, 1:15 left, loss 1.0e-03 2.0e-04"
 
 
 def test_absurd_protocols_are_refused() -> None:
