@@ -16,6 +16,7 @@ from verify.experiments.jl_tables import (
     LENGTH,
     PLAIN,
     RNN,
+    SIGNS,
     TRANSFORMER,
     Experiment,
     Protocol,
@@ -51,7 +52,9 @@ def test_targets_are_what_they_say() -> None:
     np.testing.assert_allclose(causal(kernel) @ x, wanted)
     order = [*range(1, LENGTH), 0]
     np.testing.assert_allclose(reordered(causal(kernel), order) @ x, causal(kernel) @ x[order])
-    assert np.abs(random_filter(1)).sum() == pytest.approx(1) and random_filter(1).shape == (5,)
+    filters = {signs: random_filter(1, signs) for signs in SIGNS}
+    assert all(np.abs(theta).sum() == pytest.approx(1) and theta.shape == (5,) for theta in filters.values())
+    assert (filters["positive"] > 0).all() and (filters["alternating signs"][:-1] * filters["alternating signs"][1:] < 0).all()
     assert sorted(random_kernel(2)[1]) == list(range(LENGTH))
 
 
@@ -91,14 +94,18 @@ def test_runs_repeat() -> None:
 
 
 def test_sentences_follow_the_numbers() -> None:
-    rows = [Row(RNN, "original", (1e-7,), 1.02e-7), Row(RNN, "ordering altered", (0.08,), 3.57e-2), Row(RNN, "mixed", (1e-3,), 1.58e-7)]
+    rows = [
+        Row(RNN, "original", (1e-7,), 1.02e-7),
+        Row(RNN, "ordering altered", (0.08,), 3.57e-2),
+        Row(RNN, "mixed (positive)", (1e-3,), 1.58e-7),
+    ]
     ratios = jl_tables._ratios(2, rows)
     assert [r.agrees for r in ratios] == [True, False]
     agree, differ = jl_tables._agreement(ratios)
     assert agree.startswith("agrees") and "ordering altered" in agree and differ.startswith("does not agree") and "mixed" in differ
     low, high = (jl_tables._order_findings(rows, Floor((0,), 0.5, 0.03, linear, 0.08))[1] for linear in (0.03, 0.05))
     assert "consistent" in low and "below both" in high
-    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not Ratio(RNN, "mixed", 3.1, 1.5).agrees
+    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not any(Ratio(RNN, "mixed (positive)", r, 1.5).agrees for r in (0.3, 3.1))
 
 
 def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +115,7 @@ def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, mo
     assert result.code == 0 and result.err == ""
     assert asked == [replace(DEFAULT, seeds=2, steps=700)]
     data = result.json
-    assert data["experiment"] == "jl-table-2" and len(data["rows"]) == 6 and len(data["ratios"]) == 4
+    assert data["experiment"] == "jl-table-2" and len(data["rows"]) == 10 and len(data["ratios"]) == 8
     assert {"model", "target", "mse_mean", "mse_spread", "seeds", "published"} <= set(data["rows"][0])
     assert {"floor", "constructed", "seconds", "findings", "protocol"} <= set(data)
     assert all(isinstance(r["agrees"], bool) for r in data["ratios"])
