@@ -9,12 +9,14 @@ import pytest
 
 from analyzer.errors import InputError
 from analyzer.theorems.rnn import Floor
+from constructions.training import Progress
 from verify.experiments import jl_tables
 from verify.experiments.jl_tables import (
     DEFAULT,
     LENGTH,
     PLAIN,
     RNN,
+    SIGNS,
     TRANSFORMER,
     Experiment,
     Protocol,
@@ -25,7 +27,7 @@ from verify.experiments.jl_tables import (
     random_kernel,
     reordered,
 )
-from verify.report import show_jl_table
+from verify.report import _training_line, show_jl_table
 
 SMALL = replace(DEFAULT, steps=600, seeds=1, width=32, held_out=512)
 
@@ -50,7 +52,9 @@ def test_targets_are_what_they_say() -> None:
     np.testing.assert_allclose(causal(kernel) @ x, wanted)
     order = [*range(1, LENGTH), 0]
     np.testing.assert_allclose(reordered(causal(kernel), order) @ x, causal(kernel) @ x[order])
-    assert np.abs(random_filter(1)).sum() == pytest.approx(1) and random_filter(1).shape == (5,)
+    filters = {signs: random_filter(1, signs) for signs in SIGNS}
+    assert all(np.abs(theta).sum() == pytest.approx(1) and theta.shape == (5,) for theta in filters.values())
+    assert (filters["positive"] > 0).all() and (filters["alternating signs"][:-1] * filters["alternating signs"][1:] < 0).all()
     assert sorted(random_kernel(2)[1]) == list(range(LENGTH))
 
 
@@ -90,14 +94,18 @@ def test_runs_repeat() -> None:
 
 
 def test_sentences_follow_the_numbers() -> None:
-    rows = [Row(RNN, "original", (1e-7,), 1.02e-7), Row(RNN, "ordering altered", (0.08,), 3.57e-2), Row(RNN, "mixed", (1e-3,), 1.58e-7)]
+    rows = [
+        Row(RNN, "original", (1e-7,), 1.02e-7),
+        Row(RNN, "ordering altered", (0.08,), 3.57e-2),
+        Row(RNN, "mixed (positive)", (1e-3,), 1.58e-7),
+    ]
     ratios = jl_tables._ratios(2, rows)
     assert [r.agrees for r in ratios] == [True, False]
     agree, differ = jl_tables._agreement(ratios)
     assert agree.startswith("agrees") and "ordering altered" in agree and differ.startswith("does not agree") and "mixed" in differ
     low, high = (jl_tables._order_findings(rows, Floor((0,), 0.5, 0.03, linear, 0.08))[1] for linear in (0.03, 0.05))
     assert "consistent" in low and "below both" in high
-    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees
+    assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not any(Ratio(RNN, "mixed (positive)", r, 1.5).agrees for r in (0.3, 3.1))
 
 
 def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +115,7 @@ def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, mo
     assert result.code == 0 and result.err == ""
     assert asked == [replace(DEFAULT, seeds=2, steps=700)]
     data = result.json
-    assert data["experiment"] == "jl-table-2" and len(data["rows"]) == 6 and len(data["ratios"]) == 4
+    assert data["experiment"] == "jl-table-2" and len(data["rows"]) == 10 and len(data["ratios"]) == 8
     assert {"model", "target", "mse_mean", "mse_spread", "seeds", "published"} <= set(data["rows"][0])
     assert {"floor", "constructed", "seconds", "findings", "protocol"} <= set(data)
     assert all(isinstance(r["agrees"], bool) for r in data["ratios"])
@@ -118,6 +126,11 @@ def test_the_report_shows_every_row(third: Experiment, capsys: pytest.CaptureFix
     show_jl_table(third.as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("every causal model", "constructed RNN", "Transformer", "published"))
+
+
+def test_progress_says_step_loss_and_time_left() -> None:
+    line = _training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
+    assert line == "RNN: step 30 of 60, 1:15 left, loss 1.0e-03 2.0e-04"
 
 
 def test_absurd_protocols_are_refused() -> None:

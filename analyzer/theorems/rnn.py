@@ -76,7 +76,7 @@ PRECISION = 192
 """Bits of the balls."""
 WINDOW = 64
 """Values whose maximum is the lower end of C_2, before more are looked at."""
-LONGEST = 512
+LONGEST = 256
 """Positions of a sequence: matrices of that size are decomposed and solved for."""
 
 
@@ -222,7 +222,8 @@ def causal_floor(values: Sequence[arb | fmpq], order: Sequence[int]) -> Floor:
 def _least_square(w: list[list[arb]]) -> arb:
     """(d): the least of (1/τ) Σ_t E(v_t·x)², v_t = w(t,·) − κ(t−·), over all κ."""
     length = len(w)
-    gram = [[arb(0)] * length for _ in range(length)]
+    # κ(s) meets κ(r) at the positions t ≥ max(s, r), and the variance of a token once for each t ≥ s
+    gram = [[arb(length - max(s, r)) / 4 + (arb(length - s) / 12 if s == r else 0) for r in range(length)] for s in range(length)]
     right = [arb(0)] * length
     constant = arb(0)
     for t, row in enumerate(w):
@@ -230,9 +231,6 @@ def _least_square(w: list[list[arb]]) -> arb:
         constant += sum((v * v for v in row), arb(0)) / 12 + total * total / 4
         for s in range(t + 1):
             right[s] += row[t - s] / 12 + total / 4
-            gram[s][s] += arb(1) / 12
-            for r in range(t + 1):
-                gram[s][r] += arb(1) / 4
     solution = arb_mat(gram).solve(arb_mat(length, 1, right))
     return (constant - sum((right[s] * solution[s, 0] for s in range(length)), arb(0))) / length
 
