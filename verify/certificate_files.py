@@ -69,12 +69,6 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
         raise InputError(f"cannot write {str(path)[:80]}: {error.strerror}") from None
 
 
-def check_place(path: Path) -> None:
-    """Refuse a place for a certificate that is a folder, or in none."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"cannot write {str(path)[:80]}: not a file in an existing folder")
-
-
 def read_json(path: Path) -> Any:
     """The content of a certificate file."""
     try:
