@@ -1198,6 +1198,42 @@ def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None)
     return found, "" if len(pairs) == 1 else f"all {len(pairs)} pairs were given the same input; --layer chooses one"
 
 
+@cli.group()
+def experiment() -> None:
+    """Published experiments, repeated at a size that runs here, beside the published numbers."""
+
+
+@experiment.command("jl-fig-1")
+@click.option("--seeds", type=int, default=8, show_default=True, help="Runs for every head dimension.")
+@click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Error against head dimension and spectra as a PNG file.")
+@_json
+@_quiet
+def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
+    """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
+    from constructions.card import check_place
+    from constructions.digits import check_runs, digits
+
+    check_runs(seeds, steps)
+    if figure is not None:
+        check_place(figure)
+    images, labels = digits()
+    from verify.experiments.jl_digits import run as run_experiment
+    from verify.report import digits_figure, show_digits
+    from verify.report import steps as shown_steps
+
+    start = time.perf_counter()
+    with shown_steps("training", quiet or as_json) as step:
+        result = run_experiment(images, labels, seeds, steps, step)
+    result["seconds"] = time.perf_counter() - start
+    if figure is not None:
+        result["figure"] = str(figure) if digits_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_digits(result)
+
+
 @cli.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for figure, CSV and bundle.")
 @_json

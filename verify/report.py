@@ -273,6 +273,30 @@ def _tail(found: dict[str, Any], dk: int) -> str:
     return f"{shares[half - 1]:.2g}" if 1 <= half <= len(shares) else "-"
 
 
+def _spread(value: dict[str, float] | None, scale: float = 1.0) -> str:
+    return "-" if value is None else f"{scale * value['mean']:.3g} ± {scale * value['std']:.2g}"
+
+
+def show_digits(result: dict[str, Any]) -> None:
+    """Training error and spectra against the dimension of the head."""
+    out, network, data = console(), result["network"], result["data"]
+    rows = []
+    for row in result["rows"]:
+        spectrum = row.get("centred", {"effective_rank": None, "decay_exponent": None})
+        errors = [_spread(row["cross_entropy"]), _spread(row["error_rate"], 100)]
+        rows.append([row["m_h"], *errors, _spread(spectrum["effective_rank"]), _spread(spectrum["decay_exponent"])])
+    title = (
+        f"{data['images']} images, {data['patches']} patches; one layer, one head, D = {network['model_dim']}, {network['width']} neurons"
+    )
+    out.print(f"{title}; {result['steps']} steps, {result['seeds']} seeds", soft_wrap=True)
+    out.print(table("", ["m_h", "cross-entropy", "error, %", "effective rank", "decay α"], rows))
+    out.print("training errors; spectra of the centred logits on all patches; mean ± standard deviation over seeds", soft_wrap=True)
+    for finding in result["findings"]:
+        out.print(finding, soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -373,6 +397,38 @@ def spectrum_figure(path: Path, result: dict[str, Any]) -> bool:
     panels[0].legend(
         fontsize=7, title="layer.head" if len(shown) == len(result["heads"]) else f"first {MAX_CURVES} heads", title_fontsize=7
     )
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def digits_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Training error against m_h with its fit and the published slope, and the spectra. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True)
+    rows = [row for row in result["rows"] if row["m_h"]]
+    ranks = [row["m_h"] for row in rows]
+    for colour, (name, label) in enumerate((("cross_entropy", "cross-entropy (nats)"), ("error_rate", "error rate"))):
+        means = [row[name]["mean"] for row in rows]
+        # bars reach down to a tenth of the mean at most: a logarithmic axis has no place for 0
+        low = [min(row[name]["std"], 0.9 * row[name]["mean"]) for row in rows]
+        left.errorbar(ranks, means, yerr=[low, [row[name]["std"] for row in rows]], fmt="o", capsize=3, color=f"C{colour}", label=label)
+        if (fit := result["fits"][name]) is None:
+            continue
+        middle = math.exp(sum(math.log(mean) for mean in means) / len(means))
+        centre = math.exp(sum(math.log(rank) for rank in ranks) / len(ranks))
+        for slope, style in ((fit["exponent"], "-"), (result["published"]["exponent"], ":")):
+            left.plot(ranks, [middle * (rank / centre) ** slope for rank in ranks], style, color=f"C{colour}", linewidth=1)
+    left.set(xscale="log", yscale="log", title="training error (line: fit, dotted: published slope)", xlabel="m_h")
+    left.set_xticks(ranks, [str(rank) for rank in ranks], minor=False)
+    left.legend(fontsize=8)
+    for row in rows:
+        values = [value for value in row["centred"]["singular_values"] if value > 0]
+        right.loglog(range(1, len(values) + 1), values, "o-", markersize=3, label=f"m_h = {row['m_h']}")
+    right.set(title="centred logits on real patches, first seed", xlabel="k", ylabel="σ_k (sampled)")
+    right.legend(fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True
