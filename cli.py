@@ -1204,7 +1204,7 @@ def experiment() -> None:
 
 
 @experiment.command("jl-fig-1")
-@click.option("--seeds", type=int, default=8, show_default=True, help="Runs for every head dimension.")
+@click.option("--seeds", type=int, default=6, show_default=True, help="Runs for every head dimension.")
 @click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
 @click.option("--figure", type=click.Path(path_type=Path), help="Error against head dimension and spectra as a PNG file.")
 @_json

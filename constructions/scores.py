@@ -7,6 +7,7 @@ the number of heads given; matrices act from the left (PyTorch's layout). A suff
 1/√d_k, no rotation by position, no norm in between; where a model has one of the latter two, these are not its logits.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 from analyzer.errors import InputError
 
 PARTNERS = {"query": "key", "q_proj": "k_proj"}
-MAX_NUMBERS = 1 << 26
-"""Numbers in one query or key array: 512 MB of float64, a matrix of 8192 × 8192."""
+MAX_NUMBERS = 1 << 27
+"""Numbers in the query and key arrays that are read: 1 GB of float64, two matrices of 8192 × 8192."""
 COUPLED = ("dp", "nf")
 """The kinds of attention of our networks that score pairs of tokens; scores of the others read one token, or none."""
 FLOATS = ("F16", "BF16", "F32", "F64")
@@ -61,8 +62,9 @@ def coupled_places(kinds: Sequence[str], chosen: int | None = None) -> list[int]
 
 
 def _natural(name: str) -> list[Any]:
-    """Sorting key: numbers inside names by their value."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
+    """Sorting key: numbers inside names by their value, however long; texts and numbers alternate, beginning with a text."""
+    parts = re.split("0*([0-9]+)", name)
+    return [(len(part), part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def _pairs(names: list[str]) -> list[_Names]:
@@ -83,13 +85,22 @@ def _pairs(names: list[str]) -> list[_Names]:
     return found
 
 
+def _check_sizes(file: Any, pairs: Sequence[_Names]) -> None:
+    """Refuse empty arrays, and more numbers than fit, before anything is read."""
+    total = 0
+    for name in (name for pair in pairs for name in (pair.query, pair.key, pair.query_bias, pair.key_bias) if name is not None):
+        shape = tuple(file.get_slice(name).get_shape())
+        if math.prod(shape) == 0:
+            raise InputError(f"the array {name[:60]!r} has shape {shape}: it is empty")
+        total += math.prod(shape)
+    if total > MAX_NUMBERS:
+        raise InputError(f"the query and key arrays hold {total} numbers, more than {MAX_NUMBERS}; --layer chooses one pair")
+
+
 def _array(file: Any, name: str) -> np.ndarray:
-    piece = file.get_slice(name)
-    shape, kind = tuple(piece.get_shape()), piece.get_dtype()
+    kind = file.get_slice(name).get_dtype()
     if kind not in FLOATS:
         raise InputError(f"the array {name[:60]!r} is of type {kind}; weights are {', '.join(FLOATS)}")
-    if not 0 < int(np.prod(shape, dtype=object)) <= MAX_NUMBERS:
-        raise InputError(f"the array {name[:60]!r} has shape {shape}; it must hold 1 to {MAX_NUMBERS} numbers")
     array = np.asarray(file.get_tensor(name)).astype(np.float64)
     if not np.isfinite(array).all():
         raise InputError(f"the array {name[:60]!r} holds NaN or infinity")
@@ -131,8 +142,9 @@ def read_scores(path: Path, heads: int | None = None, chosen: int | None = None)
             if chosen is not None and not 0 <= chosen < len(pairs):
                 raise InputError(f"--layer {chosen} is out of range; {path} has the pairs 0 to {len(pairs) - 1}")
             places = range(len(pairs)) if chosen is None else [chosen]
+            _check_sizes(file, [pairs[place] for place in places])
             return [(place, _scores(file, pairs[place], heads)) for place in places]
     except SafetensorError as error:
         raise InputError(f"{str(path)[:80]} is not a safetensors file, or a damaged one: {str(error)[:80]}") from None
     except OSError as error:
-        raise InputError(f"cannot read {str(path)[:80]}: {error.strerror}") from None
+        raise InputError(f"cannot read {str(path)[:80]}: {str(error)[:80]}") from None

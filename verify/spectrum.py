@@ -35,7 +35,9 @@ from constructions.scores import Scores
 ENERGY = 0.99
 """The share of Σσ² that `values_for_99_percent` counts to."""
 MAX_OPERATIONS = 1 << 38
-"""Multiplications for the queries, keys and factors of a layer: about a minute on one core."""
+"""Multiplications for the queries, keys, factors and singular values of a layer: about a minute on one core."""
+SVD_COST = 10
+"""Multiplications per n³ for the singular values of two n × n matrices, a customary estimate."""
 LEAST_POINTS = 3
 """Two points always lie on a line: no standard error below three."""
 
@@ -152,8 +154,9 @@ def spectra(scores: Scores, layer: int, inputs: np.ndarray) -> list[HeadSpectrum
     tokens = tokens[np.isfinite(tokens).all(axis=1)]
     if not len(tokens):
         raise InputError(f"what {name} reads is not finite in float64 at any token")
-    if heads * len(tokens) * dk * (width + dk) > MAX_OPERATIONS:
-        raise InputError(f"{len(tokens)} tokens are too many for {heads} heads of dimension {dk} on {width} numbers; give fewer")
+    if heads * (len(tokens) * dk * (width + dk) + SVD_COST * min(len(tokens), dk) ** 3) > MAX_OPERATIONS:
+        size = f"{heads} heads of dimension {dk} that read {width} numbers"
+        raise InputError(f"{name}: {len(tokens)} tokens are too many for {size}; give fewer, or split arrays with --heads")
     result = []
     for head in range(heads):
         with np.errstate(over="ignore", invalid="ignore"):
