@@ -754,8 +754,7 @@ def limits() -> None:
 @_quiet
 def kernel_limits_command(text: str, heads: int, rpe: Any, certificate: Path | None, as_json: bool, quiet: bool) -> None:
     """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
-    from constructions.card import check_place
-    from verify.certificate_files import write_json
+    from verify.certificate_files import check_place, write_json
     from verify.kernel_limits import kernel_certificate, kernel_limits
     from verify.report import progress, show_kernel_limits
 
@@ -834,7 +833,7 @@ def limits_lag(
     if dtype is not None and bits is not None:
         raise InputError("give --dtype or --bits, not both")
     units = _units(dtype, bits)
-    from constructions.card import check_place
+    from verify.certificate_files import check_place
 
     for place in (certificate, figure):
         if place is not None:
@@ -945,9 +944,8 @@ def limits_slopes(
     """Given slopes: which lags can position-only heads with these decays resolve at all?"""
     from flint import fmpq
 
-    from constructions.card import check_place
     from verify.certificate_files import certificate as certificate_of
-    from verify.certificate_files import write_json
+    from verify.certificate_files import check_place, write_json
     from verify.limits import MAX_AUDITED, audit, check_lag, slopes_of
     from verify.report import show_slopes, slopes_figure, steps
 
@@ -1200,7 +1198,7 @@ def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None)
 
 @cli.group()
 def experiment() -> None:
-    """Published experiments, repeated at a size that runs here, beside the published numbers."""
+    """Published experiments, repeated: trained networks beside constructed ones and certified floors."""
 
 
 @experiment.command("jl-fig-1")
