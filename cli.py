@@ -183,11 +183,13 @@ def _theorem(theorem_id: str) -> Any:
 @click.option("--tuning", type=click.Choice(["paper", "tuned"]), default="tuned", show_default=True)
 @click.option("--rate", default="best", show_default=True, help="The rate n, or best.")
 @click.option("--share", is_flag=True, help="Every lag uses all heads.")
-@click.option("--solve", type=click.Choice(["heads", "width"]), help="Solve for a size; needs --error.")
+@click.option("--solve", type=click.Choice(["heads", "width", "rank"]), help="Solve for a size; needs --error.")
 @click.option("--error", type=float)
 @click.option("--readout", help="With --solve width: the read-out, e.g. 'x0 + m1*m2'.")
 @click.option("--dim", type=int, default=1, show_default=True)
 @click.option("--ffn", type=FFN, default="spline", show_default=True)
+@click.option("--rank", type=int, help="jl-4.2 with --target: m_h, the query and key coordinates.")
+@click.option("--knots", type=int, help="jl-4.2: pieces of the splines.  [default: the fewest for --error, or for 0.01]")
 @_json
 def bound(
     theorem_id: str,
@@ -205,10 +207,25 @@ def bound(
     readout: str | None,
     dim: int,
     ffn: str,
+    rank: int | None,
+    knots: int | None,
     as_json: bool,
 ) -> None:
     """Evaluate a bound, or solve it for a size."""
     _theorem(theorem_id)
+    if theorem_id == "jl-4.2":
+        if target_file is None or (rank is None) == (solve != "rank") or lags or kernels or heads is not None:
+            raise InputError("jl-4.2 takes --target and --rank, or --solve rank with --error")
+        found = _coupling_bound(target_file, rank, knots, _positive_error(error))
+        if as_json:
+            _emit(found)
+        else:
+            from verify.report import show_bound
+
+            show_bound(found)
+        return
+    if rank is not None or knots is not None or solve == "rank":
+        raise InputError("--rank, --knots and --solve rank go with jl-4.2")
     if theorem_id == "prop-4.2":
         raise InputError("prop-4.2 is no rate; its two numbers are in: lemmaformer limits dp-free")
     if theorem_id == "shift-chain":
@@ -264,6 +281,39 @@ def bound(
         from verify.report import show_bound
 
         show_bound(result)
+
+
+def _coupling_bound(path: Path, rank: int | None, knots: int | None, error: float | None) -> dict[str, Any]:
+    """Theorem 4.2 of Jiang & Li for a target: the worst case, and means with the exponents as printed and as repaired."""
+    from analyzer.exact import upper
+    from analyzer.latex import latex as latex_of
+    from analyzer.low_rank import averages, budget, hull_knots, is_affine, plan_sizes, uniform_knots
+    from analyzer.theorems import jl_4_2
+
+    if rank is None and error is None:
+        raise InputError("--solve rank needs --error")
+    target = _coupling_target(path, None, None, None, None)
+    m, pieces = plan_sizes(target, "pod", rank, knots, jl_4_2.DEFAULT_ERROR if error is None else error, "exact")
+    readout_pieces = 1 if is_affine(target) else pieces
+    promised = budget(target, "pod", m, uniform_knots(pieces), hull_knots(target, readout_pieces), "exact")
+    means = averages(target, promised, "pod", m)
+    return {
+        "theorem": jl_4_2.ID,
+        "rank": m,
+        "knots": pieces,
+        "readout_knots": readout_pieces,
+        "tail": upper(promised.tail),
+        "interpolation": upper(promised.interpolation),
+        "values": upper(promised.values),
+        "readout": upper(promised.readout),
+        "worst_case": upper(promised.total),
+        "mean_l1": upper(means.l1),
+        "root_mean_square": upper(means.root_mean_square),
+        "printed_rate": str(jl_4_2.PRINTED),
+        "repaired_rate": str(jl_4_2.REPAIRED),
+        "expression": str(jl_4_2.EXPRESSION),
+        "latex": latex_of(jl_4_2.EXPRESSION),
+    }
 
 
 def _kernel_bound(
@@ -740,6 +790,83 @@ def build_kernel(
     _finish(built, certificate, asked, out, as_json)
 
 
+def _coupling_target(target_file: Path | None, rho: str | None, f: str | None, readout: str | None, length: int | None) -> Any:
+    """A coupling target from a file or from flags."""
+    from analyzer.couplings import coupling_from_dict, coupling_target
+    from analyzer.targets import read_toml
+
+    if (target_file is None) == (rho is None):
+        raise InputError("give either --rho or --target")
+    if target_file is not None:
+        if f is not None or readout is not None or length is not None:
+            raise InputError("--f, --F and --length go with --rho; a target file has its own")
+        return coupling_target(read_toml(target_file), str(target_file))
+    data = {"rho": rho, "f": "x" if f is None else f, "F": "y" if readout is None else readout, "length": 16 if length is None else length}
+    return coupling_from_dict(data, "--rho")
+
+
+def _of_coupling(command: Any) -> Any:
+    """The options that say which coupling."""
+    for option in (
+        click.option("--length", type=int, help="Tokens in a sequence (with --rho).  [default: 16]"),
+        click.option("--F", "readout", help="F in y (with --rho).  [default: y]"),
+        click.option("--f", "values", help="f in x (with --rho).  [default: x]"),
+        click.option("--rho", help="A coupling in u and v, e.g. 'exp(-(u-v)**2)'."),
+        click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with kind = 'coupling'."),
+    ):
+        command = option(command)
+    return command
+
+
+@build.command("coupling")
+@_of_coupling
+@click.option("--rank", type=int, help="m_h, the query and key coordinates.  [default: the fewest for --error]")
+@click.option("--knots", type=int, help="Pieces of the splines, a power of 2.  [default: the fewest for --error]")
+@click.option(
+    "--pod", "bank", type=click.Choice(["pod", "centred"]), default="pod", show_default=True, help="centred: of rho minus its mean."
+)
+@click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --rank is given]")
+@click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+@_quiet
+def build_coupling(
+    target_file: Path | None,
+    rho: str | None,
+    values: str | None,
+    readout: str | None,
+    length: int | None,
+    rank: int | None,
+    knots: int | None,
+    bank: str,
+    error: float | None,
+    dtype: str,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Low-rank couplings: y_t = F(Σ softmax[rho(x_t, x_s)] f(x_s)) with one softmax head, by Theorem 4.2 of Jiang & Li."""
+    _positive_error(error)
+    target = _coupling_target(target_file, rho, values, readout, length)
+    if rank is not None:
+        from analyzer.low_rank import check_rank
+
+        check_rank(rank)
+    from constructions.card import check_output
+
+    check_output(out)
+    from analyzer.theorems.jl_4_2 import DEFAULT_ERROR
+    from constructions.jl_4_2 import build as build_network
+    from verify.jl_4_2 import verify as certify
+    from verify.report import progress
+
+    with progress("building and certifying", quiet or as_json):
+        built = build_network(target, bank=bank, rank=rank, knots=knots, error=error, dtype=dtype)
+        certificate = certify(built.network, target, bank, built.ffn)
+    asked = error if error is not None or rank is not None or knots is not None else DEFAULT_ERROR
+    _finish(built, certificate, asked, out, as_json)
+
+
 @cli.group()
 def limits() -> None:
     """What no network of a class can do."""
@@ -770,6 +897,43 @@ def kernel_limits_command(text: str, heads: int, rpe: Any, certificate: Path | N
         _emit(result)
     else:
         show_kernel_limits(result)
+
+
+@limits.command("coupling")
+@_of_coupling
+@click.option("--rank", type=int, default=8, show_default=True, help="m_h from 1 up to this one.")
+@click.option("--alpha", type=float, help="Exponent of the complexities.  [default: the fitted one]")
+@click.option("--figure", type=click.Path(path_type=Path), help="The spectrum as a PNG file.")
+@_json
+@_quiet
+def limits_coupling(
+    target_file: Path | None,
+    rho: str | None,
+    values: str | None,
+    readout: str | None,
+    length: int | None,
+    rank: int,
+    alpha: float | None,
+    figure: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """A coupling: certified singular values, and what no m_h query and key coordinates can beat."""
+    from verify.certificate_files import check_place
+    from verify.coupling_limits import coupling_limits
+    from verify.report import coupling_figure, progress, show_coupling_limits
+
+    target = _coupling_target(target_file, rho, values, readout, length)
+    if figure is not None:
+        check_place(figure)
+    with progress("decomposing", quiet or as_json):
+        result = coupling_limits(target, rank, alpha)
+    if figure is not None:
+        result["figure"] = str(figure) if coupling_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_coupling_limits(result)
 
 
 @limits.command("dp-free")
@@ -1055,6 +1219,7 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     tokens = _numbers(source)
     if tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
+    length = _check_domain(files.card, tokens, source)
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
     from constructions.bundle import load
@@ -1081,6 +1246,9 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     strange = _outside_alphabet(files.card, tokens)
     if strange is not None:
         summary["outside_alphabet"] = strange
+    longer = length is not None and outputs.shape[-1] > length and network.dtype != "exact"
+    if longer:
+        summary["beyond_length"] = outputs.shape[-1]
     if as_json:
         _emit(summary)
     else:
@@ -1089,6 +1257,20 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
             click.echo(f"{lost} outputs are not finite numbers")
         if strange:
             click.echo(f"{strange} tokens are not in the target's alphabet: the certificate does not cover what depends on them")
+        if longer:
+            click.echo(f"the certificate counts the rounding of sequences of at most {length} tokens")
+
+
+def _check_domain(card: dict[str, Any], tokens: Any, source: Path) -> int | None:
+    """Couplings have tokens in [0, 1]; their length, or None for other targets."""
+    target = card.get("target")
+    if not isinstance(target, dict) or target.get("kind") != "coupling":
+        return None
+    if tokens.min() < 0:
+        raise InputError(f"{source} holds tokens outside [0, 1], the domain of this coupling")
+    from analyzer.couplings import coupling_target
+
+    return int(coupling_target(target, "card.json").length)
 
 
 def _numbers(source: Path) -> Any:
@@ -1114,10 +1296,10 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
 
     from analyzer.adaptive import AdaptiveMemory
     from analyzer.exact import nearest
-    from analyzer.targets import KernelMemory, target_from_dict
+    from analyzer.targets import FixedMemory, target_from_dict
 
     target = target_from_dict(card.get("target"), "card.json")
-    if isinstance(target, KernelMemory) or target.alphabet is None:
+    if not isinstance(target, FixedMemory | AdaptiveMemory) or target.alphabet is None:
         return None
     if not isinstance(target, AdaptiveMemory):
         return int((~np.isin(tokens, [nearest(v) for v in target.alphabet]).all(axis=-1)).sum())

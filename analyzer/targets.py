@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 from flint import arb, fmpq
 
@@ -26,6 +26,9 @@ from analyzer.exact import to_text, working_precision
 from analyzer.kernels import norm_of
 from analyzer.memory_kernels import Envelope, MemoryKernel, envelope_from, parse_kernel
 from analyzer.readout import ReadOut, read_out
+
+if TYPE_CHECKING:
+    from analyzer.couplings import CouplingTarget
 
 # Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
 MAX_LAG = 1_000_000
@@ -215,7 +218,7 @@ def _check_dim(dim: Any) -> None:
         raise InputError(f"dim is {dim!r}; it must be a whole number from 1 to {MAX_DIM}")
 
 
-Target = FixedMemory | AdaptiveMemory | KernelMemory
+Target = Union[FixedMemory, AdaptiveMemory, KernelMemory, "CouplingTarget"]
 
 
 def target_from_dict(data: Any, source: str) -> Target:
@@ -227,11 +230,15 @@ def target_from_dict(data: Any, source: str) -> Target:
         return adaptive_from_dict(data, source)
     if kind == "kernel":
         return _kernel_from_dict(data, source)
-    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive' or 'kernel'")
+    if kind == "coupling":
+        from analyzer.couplings import coupling_from_dict  # here, so that memories do not wait for numpy
+
+        return coupling_from_dict(data, source)
+    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive', 'kernel' or 'coupling'")
 
 
-def _wrong_kind(target: Target, needed: str, source: str) -> InputError:
-    found = {FixedMemory: "fixed", AdaptiveMemory: "adaptive", KernelMemory: "kernel"}[type(target)]
+def wrong_kind(target: Target, needed: str, source: str) -> InputError:
+    found = target.describe()["kind"]
     return InputError(f"{source} holds a target of kind {found}, one of kind {needed} is needed here; build {found} takes it")
 
 
@@ -239,7 +246,7 @@ def fixed_target(data: Any, source: str) -> FixedMemory:
     """A target that must be of the fixed kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, FixedMemory):
-        raise _wrong_kind(target, "fixed", source)
+        raise wrong_kind(target, "fixed", source)
     return target
 
 
@@ -247,7 +254,7 @@ def kernel_target(data: Any, source: str) -> KernelMemory:
     """A target that must be of the kernel kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, KernelMemory):
-        raise _wrong_kind(target, "kernel", source)
+        raise wrong_kind(target, "kernel", source)
     return target
 
 
@@ -255,7 +262,7 @@ def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
     """A target that must be of the adaptive kind."""
     target = target_from_dict(data, source)
     if not isinstance(target, AdaptiveMemory):
-        raise _wrong_kind(target, "adaptive", source)
+        raise wrong_kind(target, "adaptive", source)
     return target
 
 

@@ -128,13 +128,20 @@ def _check(network: Transformer, dtype: str) -> None:
             f"layers.{index}.feedforward.bias": (inner,),
             f"layers.{index}.feedforward.outer": (outputs, inner),
         }
-        if attention.kind not in ("dp-free", "dp", "nf", "tmx") or attention.window not in ("infinite", "finite"):
+        if attention.kind not in ("dp-free", "dp", "nf", "tmx") or attention.window not in ("infinite", "finite", "full"):
             raise ValueError(f"unknown attention {attention.kind}, {attention.window}")
         if ffn.precision and (len(ffn.precision) != outputs or set(ffn.precision) - {"none", "integer", "log"}):
             raise ValueError("unknown precision of a feed-forward network")
-        if not heads or set(attention.rpe) - {"lin", "log"}:
+        if not heads or set(attention.rpe) - {"lin", "log", "none"}:
             raise ValueError("unknown relative position encoding")
+        blind = {"none"} == set(attention.rpe) and attention.kind == "dp" and attention.window != "infinite"
+        if not blind and ("none" in attention.rpe or attention.window == "full"):
+            raise ValueError("heads that do not see positions need dot products and a finite or full window")
         for kind, decay in zip(attention.rpe, attention.decay, strict=True):
+            if kind == "none":
+                if decay != 0:
+                    raise ValueError("a head that does not see positions has decay 0")
+                continue
             least = 1 if kind == "log" and attention.window == "infinite" else 0
             if not least < decay < MAX_DECAY or (decay - least) * MAX_DECAY < 1:
                 raise ValueError(f"a {kind} head needs a decay between {least} and {MAX_DECAY:g}, not at the ends")

@@ -1,4 +1,7 @@
-"""Evaluating any network: exact ones through their kernels, float ones by the fast pass."""
+"""Evaluating any network: float ones by the fast pass, exact ones through their kernels.
+
+Exact networks with softmax over all tokens are rounded to float64 first.
+"""
 
 from typing import Any
 
@@ -8,7 +11,7 @@ from analyzer.errors import InputError
 from constructions import fast
 from constructions.fused import run_exact
 from constructions.lagged import ExactRunner
-from constructions.transformer import Transformer
+from constructions.transformer import Transformer, to_float
 
 
 def run(network: Transformer, tokens: Any) -> np.ndarray:
@@ -22,6 +25,8 @@ def run(network: Transformer, tokens: Any) -> np.ndarray:
         raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
     if network.dtype != "exact":
         return fast.forward(network, tokens)
+    if any(layer.attention.window == "full" for layer in network.layers):
+        return fast.forward(network.map(lambda weights: to_float(weights, "float64")), tokens)
     if any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
         return ExactRunner(network).stream(tokens)[-1]
     return run_exact(network, tokens)

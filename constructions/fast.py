@@ -11,7 +11,8 @@ Heads that read a lag slot (`constructions.lagged`) run the same scan or taps, w
 for their lag: fl(e^{θn}) or fl(n^p).
 
 So for lin and short log heads XLA performs additions and multiplications only, and `verify.rounding` can bound every one of them.
-Other dp and nf scores couple all pairs of positions; those layers fall back to the reference pass.
+Softmax over all tokens of the array (window "full") couples all pairs: O(N²), with an exponential of our own (`constructions.exponential`)
+whose rounding is known. Other dp and nf scores fall back to the reference pass.
 """
 
 from functools import partial
@@ -26,6 +27,7 @@ from jax.scipy.special import zeta as jax_zeta
 from analyzer.errors import InputError
 from analyzer.exact import working_precision
 from constructions import reference
+from constructions.exponential import exp
 from constructions.lagged import lagged_layers
 from constructions.precision import HIGHEST, tap_count, with_x64
 from constructions.transformer import Attention, Layer, Transformer, to_exact
@@ -115,6 +117,8 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     """Attention output for x (…, N, D), and for the constant past (D,)."""
     if "factor" in constants:
         return _attend_by_lag(attention, constants, x, past)
+    if attention.window == "full":
+        return _attend_all(attention, x), jnp.zeros_like(past)
     if attention.kind in ("dp", "nf"):
         return reference.attend(attention, x, past)
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
@@ -137,6 +141,15 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
         mixed = jnp.exp(factor)[..., None] * mixed
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
     return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value)
+
+
+def _attend_all(attention: Attention, x: jax.Array) -> jax.Array:
+    """Softmax of the dot products over all tokens: Σ_s w_s v_s / Σ_s w_s with w_s = e^{a_s − max a}."""
+    q, k, v = (jnp.einsum("hkd,...td->...htk", w, x, precision=HIGHEST) for w in (attention.query, attention.key, attention.value))
+    logits = jnp.einsum("...htk,...hsk->...hts", q, k, precision=HIGHEST)
+    weights = exp(logits - logits.max(axis=-1, keepdims=True))
+    mixed = jnp.einsum("...hts,...hsv->...htv", weights, v, precision=HIGHEST) / weights.sum(axis=-1, keepdims=True)
+    return jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
 
 
 def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -65,10 +65,11 @@ def attend(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Arr
     p = attention.decay[:, None, None]
     is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None, None]
     position = jnp.where(is_lin, -p * distance, -p * jnp.log(jnp.maximum(distance, 1)))
-    visible = jnp.where(is_lin, distance >= 0, distance >= 1)
+    least = np.array([kind == "log" for kind in attention.rpe])[:, None, None]  # log heads do not see the current token
+    visible = jnp.full_like(distance, True, dtype=bool) if attention.window == "full" else distance >= least
     inside = jnp.where(visible, position + _scores(attention, x, x), -jnp.inf)
     before = log_past_mass(attention, steps.astype(x.dtype))[..., None] + _scores(attention, x, past[None, :])
-    if attention.window == "finite":
+    if attention.window != "infinite":
         before = jnp.full_like(before, -jnp.inf)
     before = jnp.broadcast_to(before, (*inside.shape[:-1], 1))
     weights = jnp.concatenate([inside, before], axis=-1)

@@ -12,7 +12,8 @@
 
 φ(s) = −s for `lin` heads (s ≥ 0) and −log s for `log` heads (s ≥ 1), chosen per head. `window` says what the softmax runs over:
 "infinite" (the whole past; a finite array stands for the sequence that is 0 before it, and each layer carries the constant state of
-those positions) or "finite" (the tokens of the array only). For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
+those positions), "finite" (the tokens of the array up to t) or "full" (all tokens of the array, before and after t). Heads of type `none`
+do not see positions: φ = 0, their p is 0, and they need a finite or full window. For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
 
 The same classes hold exact networks: then the leaves are numpy arrays of rationals (`fmpq`).
 """
@@ -29,7 +30,7 @@ from analyzer.errors import InputError
 from analyzer.exact import nearest, rational
 
 AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
-Window = Literal["infinite", "finite"]
+Window = Literal["infinite", "finite", "full"]
 
 
 @jax.tree_util.register_dataclass
@@ -37,7 +38,7 @@ Window = Literal["infinite", "finite"]
 class Attention:
     """H heads on a residual stream of width D. `query`, `key` have no rows and `pointer` no entries where the kind does not use them."""
 
-    decay: Any  # (H,)       p_h > 0
+    decay: Any  # (H,)       p_h > 0, or 0 for heads of type none
     value: Any  # (H, dv, D) W_V
     output: Any  # (H, D, dv) W_O
     query: Any  # (H, dk, D) W_Q, dk = 0 unless dp or nf

@@ -5,6 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def show_certificate(certificate: Certificate) -> None:
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
     if "plan" in certificate.details:
         _show_plan(certificate.details)
+    if "pod" in certificate.details:
+        _show_coupling(certificate.details)
     if "memories" in certificate.details:
         _show_memories(certificate.details)
         out.print("parts stand alone: the total is the worst over all situations, often less than their sum")
@@ -78,7 +81,7 @@ def show_certificate(certificate: Certificate) -> None:
         outcome = "all hold" if not failed else ", ".join(f"{c.name} fails ({number(c.certified)})" for c in failed)
         slack = max(c.certified / c.bound for c in certificate.conditions)
         out.print(f"conditions that the paper leaves unstated (e ≤ 1, noise at lags < 1/2): {outcome}; {slack:.2%} of the room is used")
-    out.print(f"witness: {certificate.witness_input}")
+    out.print(f"witness: {certificate.witness_input}", soft_wrap=True)
     out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
 
 
@@ -117,6 +120,20 @@ def _show_plan(details: dict[str, Any]) -> None:
         digital = details["digital"]
         outcome = "exact" if digital["exact"] else "exact up to the sum of the table"
         out.print(f"restored to the letters {', '.join(digital['letters'])} after every shift: {outcome}, at {digital['positions']}")
+
+
+def _show_coupling(details: dict[str, Any]) -> None:
+    """What the head could do at best, and means over random tokens."""
+    out, sampled = console(), details["sampled"]
+    limit = f"no head with m_h = {details['rank']} has a coupling error below {number(details['limit'])}"
+    out.print(f"witness/certified {details['ratio']:.2f}; {limit}")
+    rows = [
+        ["worst", number(sampled["worst"]), ""],
+        ["E|H - Ĥ|", f"{number(sampled['l1'])} ± {sampled['l1_standard_error']:.1g}", number(sampled["l1_bound"])],
+        ["E|H - Ĥ|²", number(sampled["mean_square"]), number(sampled["mean_square_bound"])],
+    ]
+    title = f"sampled: {sampled['sequences']} random sequences of {details['length']} tokens"
+    out.print(table(title, ["", "sampled", "bound (repaired theorem)"], rows))
 
 
 def show_comparison(result: dict[str, Any]) -> None:
@@ -429,6 +446,60 @@ def digits_figure(path: Path, result: dict[str, Any]) -> bool:
         right.loglog(range(1, len(values) + 1), values, "o-", markersize=3, label=f"m_h = {row['m_h']}")
     right.set(title="centred logits on real patches, first seed", xlabel="k", ylabel="σ_k (sampled)")
     right.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def show_coupling_limits(result: dict[str, Any]) -> None:
+    """Certified singular values of a coupling, and the best error of every rank."""
+    out = console()
+    out.print(
+        f"coupling {result['coupling']}: singular values by {result['method']}, error bar {number(result['error_bar'])}", soft_wrap=True
+    )
+    pairs = zip_longest(result["singular_values"][:8], result["centred_singular_values"][:8])
+    rows = [[k, *(_enclosure(p) if p else "-" for p in pair)] for k, pair in enumerate(pairs, start=1)]
+    out.print(table("", ["k", "σ_k of ρ", "σ_k of ρ modulo functions of u"], rows))
+    best = [[r["rank"], _enclosure([r["lower"], r["upper"]]), number(r["log_odds"]), number(r["plain_upper"])] for r in result["rows"]]
+    out.print("no query and key maps with m_h coordinates come closer to ρ, in L² and modulo functions of u, than")
+    out.print(table("", ["m_h", "best error", "log-odds of two tokens off by ≥", "best without the modulo ≤"], best))
+    ranks = ["infinite or undecided" if result[key] is None else str(result[key]) for key in ("rank", "centred_rank")]
+    out.print(f"rank {ranks[0]}; modulo functions of u {ranks[1]}")
+    if result["decay"] is not None:
+        decay = result["decay"]
+        out.print(f"fitted decay σ_k ~ k^-{decay['alpha']:.3f} (± {decay['standard_error']:.3f}) over {decay['values']} values")
+    if "complexities" in result:
+        found = result["complexities"]
+        c2 = "not bounded (a kink)" if found["c2"] is None else number(found["c2"])
+        out.print(
+            f"complexities at α = {found['alpha']:.4g}: C_0 ≤ {number(found['c0'])}, C_1 ≤ {number(found['c1'])}, C_2 (splines) ≤ {c2}"
+        )
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def _enclosure(pair: Sequence[float]) -> str:
+    """A number whose certified ends agree to six digits, or both ends."""
+    low, high = (number(v) for v in pair)
+    return low if low == high else f"{low} … {high}"
+
+
+def coupling_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Singular values with their bars, and the best error against the rank. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    for name, label in (("singular_values", "ρ"), ("centred_singular_values", "ρ modulo functions of u")):
+        ends = [pair for pair in result[name] if pair[1] > 0]
+        ranks = range(1, len(ends) + 1)
+        left.loglog(ranks, [high for _, high in ends], "o-", markersize=3, label=label)
+        left.fill_between(ranks, [max(low, 1e-300) for low, _ in ends], [high for _, high in ends], alpha=0.3)
+    left.set(title=f"singular values of {result['coupling'][:60]}", xlabel="k", ylabel="σ_k")
+    left.legend(fontsize=8)
+    rows = [row for row in result["rows"] if row["upper"] > 0]
+    right.loglog([row["rank"] for row in rows], [row["upper"] for row in rows], "o-", markersize=3)
+    right.set(title="best error of rank m_h (L², modulo functions of u)", xlabel="m_h", ylabel="best error")
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True

@@ -11,17 +11,24 @@ and an error; both are propagated through embedding, values, heads, output proje
 A scan state S ← zS + v has, with E its error,
 
     E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
+
+Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s − max â + θ_s}, where |θ_s| ≤ λ collects the errors of
+the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
+are tanh(λ/2) apart in total variation, so the mean moves by at most tanh(λ/2) times the spread of the values; the sums and the
+quotient that are formed with the ŵ_s add (1+u)(1+γ_N)/(1−γ_N) − 1 of the largest value. Division is taken to be correctly rounded.
 """
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.exact import UNIT, maximum, upper
+from analyzer.exact import UNIT, maximum, upper, working_precision
+from constructions.exponential import DEEPEST, REDUCED, constants
 from constructions.fused import FusedLayer
 from constructions.lagged import LaggedLayer
 from constructions.precision import SMALLEST
@@ -90,6 +97,57 @@ class Arithmetic:
             error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
         self.checked(Rounded(state, error))
         return self.checked(Rounded(g * state, g * error + self.unit * g * (state + error) + self.tiny))
+
+    def inner(self, left: Sequence[Rounded], right: Sequence[Rounded], magnitude: arb) -> Rounded:
+        """A dot product of two computed vectors; `magnitude` bounds its exact value."""
+        pairs = list(zip(left, right, strict=True))
+        carried = sum((a.magnitude * b.error + b.magnitude * a.error + a.error * b.error for a, b in pairs), arb(0))
+        sizes = [(a.magnitude + a.error, b.magnitude + b.error) for a, b in pairs]
+        rounded = self.gamma(len(pairs)) * sum((a * b for a, b in sizes), arb(0))
+        flushed = 2 * len(pairs) * self.tiny * (1 + sum((a + b for a, b in sizes), arb(0)))
+        return self.checked(Rounded(magnitude, carried + rounded + flushed))
+
+    def softmax_mean(self, logits: Rounded, value: Rounded, spread: arb, count: int) -> Rounded:
+        """Σ_s softmax(a)(s) v_s over `count` tokens; `spread` bounds the difference of two exact values."""
+        if not 2 * (logits.magnitude + logits.error) * (1 + self.unit) < DEEPEST[self.dtype]:
+            raise Refusal(
+                f"logits of size {upper(logits.magnitude):.3g} span more than {DEEPEST[self.dtype]}, where e^x leaves {self.dtype}; "
+                "use --dtype exact, more bits or a weaker coupling"
+            )
+        off = logits.error + 2 * self.unit * (logits.magnitude + logits.error) - (1 - exponential_error(self.dtype)).log()
+        gamma, size = self.gamma(count), value.magnitude + value.error
+        sums = (1 + self.unit) * (1 + gamma) / (1 - gamma) - 1
+        error = (off / 2).tanh() * (spread + 2 * value.error) + value.error + sums * size + 4 * count * self.tiny * (1 + size)
+        return self.checked(Rounded(value.magnitude, error))
+
+
+@cache
+def exponential_error(dtype: str) -> arb:
+    """Relative error of `constructions.exponential.exp` on [−X, 0]: range reduction, Horner step by step, truncation."""
+    u, tiny = arb(UNIT[dtype]), arb(SMALLEST[dtype])
+    _, high, _, coefficients = constants(dtype)
+    with working_precision(128):
+        log2 = arb.const_log2()
+        ratio = DEEPEST[dtype] / log2
+        count = ratio + 1  # |n|
+        low = abs(log2 - arb(high))
+        reduced = (arb(1) / 2 + ratio * (2 * u + u**2)) * log2  # |x − n ln 2|
+        first = reduced + count * low  # |x − n ln2_hi|
+        off = u * first + count * low * (2 * u + u**2)
+        off = off + u * (reduced + off)
+        r = reduced + off
+        if not r < arb(REDUCED):
+            raise ArithmeticError("the reduced argument is larger than the degree was chosen for")
+        size, error = arb(coefficients[-1]), u * arb(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            c = arb(coefficient)
+            product = error * r + u * (size + error) * r + 2 * tiny
+            size = size * r + c
+            error = product + u * c + u * (size + product) + tiny
+        d = len(coefficients) - 1
+        truncated = r ** (d + 1) / arb(d + 1).fac() * r.exp()
+        polynomial, argument = (error + truncated) * r.exp(), off.expm1()
+        return (polynomial + argument + polynomial * argument).upper()
 
 
 def _power_of_two(value: fmpq) -> bool:

@@ -1,0 +1,354 @@
+"""What a network with m_h query and key coordinates promises for a coupling: the numbers behind `analyzer.theorems.jl_4_2`.
+
+Knots u_0 < … < u_M on [0, 1] are those of the splines; A_ik = √σ_k φ_k(u_i), B_jk = √σ_k ψ_k(v_j) are the factors of the coupling
+there. Between knots everything the network computes is (bi)linear, and I never increases a sup norm, so with ρ̂ = I(Σ_{k≤m} σ_k φ_k
+ψ_k)
+
+    inf_g sup |ρ − g(u) − ρ̂| ≤ T_m + sup|ρ − I ρ| + storage,
+    T_m = max_i (Σ_{k>m} A_ik²)^{1/2} · max_j (Σ_{k>m} B_jk²)^{1/2} + max_i ½ osc_j (ρ_ij − Σ_k A_ik B_jk)      (Cauchy–Schwarz).
+
+The last term is what the known singular functions leave over. Softmax does not see a function g(u) of the query alone. Equal singular
+values have no preferred singular functions: where m cuts through a group of them, the whole group counts as tail, so that T_m does
+not depend on how a machine turned them.
+
+The same tail in mean: for independent uniform tokens, δ = ρ − ρ̂ and any t,
+
+    E max_s |δ(x_t, x_s)| ≤ ∫|δ(u, u)| du + √(τ−1) ‖δ‖_{L²},      and the same with root mean squares,
+
+because the token itself is one of those attended to: s = t gives the diagonal, which no L² norm on the square bounds.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.couplings import BITS, Coupling, CouplingTarget, SineCoupling, grid_error
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import UNIT, maximum, range_pieces, rational, upper, working_precision
+from analyzer.piecewise import interpolation_error
+from analyzer.pod import Pod, pod
+from analyzer.theorems.jl_4_2 import LEAST_ERROR
+
+Bank = Literal["pod", "centred"]
+BANKS = ("pod", "centred")
+"""Singular functions of ρ, as in the paper, or of ρ − ∫ρ dv: softmax does not see the difference."""
+SLACK = 2.0**-40
+"""Singular functions are computed in floats; on another machine, or by other orders of summation, they differ by less than this share."""
+NEGLIGIBLE = 2.0**-40
+"""Singular values below this share of the first are left to the remainder: their functions would be rounding noise."""
+CLUSTER = 2.0**-20
+"""Singular values closer than this share count as equal."""
+PLANNED = 128
+"""Pieces at which the rank is planned: by then the tail at the knots hardly changes."""
+MAX_POD_RANK = 256
+MAX_KNOTS = {"formula": 1024, "sine": 4096}
+"""Pieces of a spline: ρ is evaluated in balls at all pairs of knots, some seconds for a million of them."""
+
+
+def spectrum(coupling: Coupling, bank: str) -> Pod:
+    """The certified singular values of a coupling, or of the coupling modulo functions of u."""
+    return _spectrum(coupling, bank == "centred")
+
+
+@lru_cache(maxsize=16)
+def _spectrum(coupling: Coupling, centred: bool) -> Pod:
+    return pod(coupling, centred=centred)
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """√σ_k φ_k and √σ_k ψ_k at the knots, and what they leave of ρ there (half the oscillation over v)."""
+
+    knots: tuple[fmpq, ...]
+    sigma: np.ndarray  # (r,)
+    left: np.ndarray  # (M+1, r)
+    right: np.ndarray  # (M+1, r)
+    remainder: float
+    largest: float
+
+    def tail(self, rank: int) -> float:
+        """T_m, rounded up."""
+        start = self.group(rank)
+        sizes = [float(np.sqrt((part[:, start:] ** 2).sum(axis=1).max(initial=0.0))) for part in (self.left, self.right)]
+        return (sizes[0] * sizes[1] + self.remainder) * (1 + SLACK) + SLACK * (1 + self.largest)
+
+    def group(self, rank: int) -> int:
+        """How many leading functions are kept for sure: m, or where the group of equal singular values begins that m cuts through."""
+        if rank >= len(self.sigma):
+            return len(self.sigma)
+        while rank and self.sigma[rank - 1] <= self.sigma[rank] * (1 + CLUSTER):
+            rank -= 1
+        return rank
+
+
+def uniform_knots(pieces: int) -> tuple[fmpq, ...]:
+    return tuple(fmpq(i, pieces) for i in range(pieces + 1))
+
+
+@lru_cache(maxsize=8)
+def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
+    """The factors of a coupling at given knots."""
+    found = spectrum(coupling, bank)
+    points = np.array([float(arb(x)) for x in knots])
+    phi, psi = found.functions(points)
+    sigma = np.array([float(v.mid()) for v in found.values])[: phi.shape[1]]
+    used = int((sigma > NEGLIGIBLE * sigma[0]).sum()) if len(sigma) and sigma[0] > 0 else 0
+    root = np.sqrt(sigma[:used])
+    left, right = phi[:, :used] * root, psi[:, :used] * root
+    values, error = coupling.grid(knots, knots)
+    rest = values - left @ right.T
+    remainder = float((rest.max(axis=1) - rest.min(axis=1)).max()) / 2 + error
+    return Factors(knots, sigma[:used], left, right, remainder, float(np.abs(values).max()))
+
+
+def bends(values: np.ndarray, knots: Sequence[fmpq]) -> np.ndarray:
+    """Weights of relu(x − u_i), i < M, in the spline through `values` (M+1, …): the first slope, then changes of slope."""
+    steps = np.array([float(arb(b - a)) for a, b in itertools.pairwise(knots)])
+    slopes = np.diff(values, axis=0) / steps.reshape(-1, *[1] * (values.ndim - 1))
+    return np.concatenate([slopes[:1], np.diff(slopes, axis=0)])
+
+
+def storage(values: np.ndarray, knots: Sequence[fmpq], dtype: str) -> np.ndarray:
+    """How far rounding the weights to a type can move a spline: u(|a_0| + Σ_i |c_i| (1 − u_i)), for each column; 0 for exact weights."""
+    if dtype == "exact":
+        return np.zeros(values.shape[1:])
+    reach = np.array([float(arb(knots[-1] - x)) for x in knots[:-1]])
+    unit = float(arb(UNIT[dtype]))
+    return (
+        2 * unit * (np.abs(values[0]) + np.tensordot(reach, np.abs(bends(values, knots)), axes=1))
+    )  # twice: weights and their rounding here
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the theorem promises, in parts; every number is an upper bound."""
+
+    tail: arb
+    interpolation: arb
+    stored: arb
+    values: arb
+    readout: arb
+    slope: arb
+    largest: arb
+
+    @property
+    def coupling(self) -> arb:
+        """inf_g sup |ρ − g(u) − ρ̂|."""
+        return self.tail + self.interpolation + self.stored
+
+    @property
+    def total(self) -> arb:
+        """Lip(F)(‖f‖ δ + ‖f − f̂‖) + ‖F − F̂‖."""
+        return self.slope * (self.largest * self.coupling + self.values) + self.readout
+
+
+def check_rank(rank: Any) -> None:
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= MAX_POD_RANK:
+        raise InputError(f"rank {str(rank)[:40]} is out of range; give 1 to {MAX_POD_RANK}")
+
+
+def budget(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], ys: Sequence[fmpq], dtype: str) -> Budget:
+    """The promise for splines with knots `us` on [0, 1] and `ys` on the hull of the values."""
+    check_rank(rank)
+    found = factors(target.coupling, us, bank)
+    kept = min(rank, len(found.sigma))
+    left, right = found.left[:, :kept], found.right[:, :kept]
+    e_left, e_right = storage(left, us, dtype), storage(right, us, dtype)
+    sizes = [np.abs(part).max(axis=0, initial=0.0) for part in (left, right)]
+    stored = float((sizes[0] * e_right + sizes[1] * e_left + e_left * e_right).sum()) * (1 + SLACK)
+    with working_precision(BITS):
+        values = values_budget(target, us, dtype)
+        low, high = target.value_range
+        return Budget(
+            tail=arb(found.tail(rank)),
+            interpolation=grid_error(target.coupling, us, us),
+            stored=arb(stored),
+            values=values,
+            readout=readout_budget(target, ys, dtype),
+            slope=target.slope(arb(low) - values, arb(high) + values),
+            largest=target.largest_value,
+        )
+
+
+def values_budget(target: CouplingTarget, us: Sequence[fmpq], dtype: str) -> arb:
+    """sup |f − f̂| for the spline of f."""
+    at_knots = np.array([float(target.f.at(x)) for x in us])
+    rounding = arb(float(storage(at_knots, us, dtype))) + arb(SLACK) * (1 + target.largest_value)
+    return maximum(interpolation_error(lambda x: target.f.taylor(0, 2, x), us)) + rounding
+
+
+def readout_budget(target: CouplingTarget, ys: Sequence[fmpq], dtype: str) -> arb:
+    """sup |F − F̂| for the spline of F; rounded knots move it by its slope besides."""
+    at_knots = np.array([float(target.F.at(y)) for y in ys])
+    moved = 0.0
+    if dtype != "exact":
+        moved = 2 * float(arb(UNIT[dtype])) * max(abs(float(arb(y))) for y in ys) * float(np.abs(bends(at_knots, ys)).sum())
+    rounding = arb(float(storage(at_knots, ys, dtype)) + moved) + arb(SLACK) * (1 + arb(float(np.abs(at_knots).max())))
+    return maximum(interpolation_error(lambda y: target.F.taylor(0, 2, y), ys)) + rounding
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Upper bounds of E|H_t − Ĥ_t| and of (E|H_t − Ĥ_t|²)^{1/2} for independent uniform tokens, and their ingredients."""
+
+    l1: arb
+    root_mean_square: arb
+    diagonal: arb
+    off_diagonal: arb
+
+
+def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int) -> Averages:
+    """The repaired Theorem 4.2: the tail in L² for s ≠ t, the diagonal for s = t, the sup norm of everything else."""
+    with working_precision(BITS):
+        tail = spectrum(target.coupling, bank).tail_energy(rank).upper().max(arb(0)).sqrt()
+        if isinstance(target.coupling, SineCoupling):  # δ(u, u) = Σ_{k>m} σ_k (1 − cos 4πku)
+            left = target.coupling.sigmas[rank:]
+            diagonal = sum(left, arb(0))
+            square = (diagonal**2 + sum((s**2 for s in left), arb(0)) / 2).sqrt()
+        else:
+            diagonal = square = promised.tail
+        off = arb(target.length - 1).sqrt() * tail
+        rest = promised.interpolation + promised.stored
+        outside = promised.slope * promised.values + promised.readout
+        scale = promised.slope * promised.largest
+        return Averages(scale * (diagonal + off + rest) + outside, scale * (square + off + rest) + outside, diagonal, off)
+
+
+@dataclass(frozen=True)
+class Complexities:
+    """C_0, C_1^{(α)} and C_2^{(2)}(m) of a representation, from above; None where a second derivative is not bounded.
+
+    C_1 is over the singular values that are known one by one. C_2 is that of splines: an error of at most C_2/M² each for M pieces.
+    """
+
+    alpha: float
+    c0: arb
+    c1: arb
+    c2: arb | None
+
+
+def complexities(target: CouplingTarget, rank: int, alpha: float) -> Complexities:
+    """‖φ_k‖ ≤ sup|ρ|/σ_k and ‖φ_k''‖ ≤ sup|ρ_uu|/σ_k, because σ_k φ_k(u) = ∫ρ(u, v) ψ_k(v) dv and ‖ψ_k‖_{L²} = 1."""
+    check_rank(rank)
+    coupling = target.coupling
+    with working_precision(BITS):
+        values = spectrum(coupling, "pod").values
+        c1 = maximum([s.upper() * arb(k) ** arb(alpha) for k, s in enumerate(values, start=1)])
+        kept = values[:rank]
+        if isinstance(coupling, SineCoupling):
+            sup = [2 * arb(2).sqrt() for _ in kept]
+            bent = [2 * arb(2).sqrt() * (2 * arb.pi() * k) ** 2 for k in range(1, len(kept) + 1)]
+        else:
+            largest, curvature = _suprema(coupling)
+            sup = [2 * largest / s.lower() for s in kept]
+            bent = [curvature / s.lower() for s in kept]
+        low, high = target.value_range
+        slope = target.slope(arb(low), arb(high))
+        c0 = arb(1).max(slope * target.largest_value * maximum([s.upper() for s in sup]))
+        second = [_curvature(target.f, arb(0), arb(1)), arb(high - low) ** 2 * _curvature(target.F, arb(low), arb(high)), *bent]
+        c2 = sum(second, arb(0)) / 8
+        return Complexities(alpha, c0.upper(), c1.upper(), c2.upper() if c2.is_finite() else None)
+
+
+def _curvature(formula: Any, low: arb, high: arb) -> arb:
+    return _largest([2 * formula.taylor(0, 2, piece)[2] for piece in range_pieces(low, high, 64)])
+
+
+def _suprema(coupling: Coupling) -> tuple[arb, arb]:
+    """sup |ρ|, and sup |ρ_uu| + sup |ρ_vv|."""
+    pieces = range_pieces(arb(0), arb(1), 32)
+    boxes = list(itertools.product(pieces, pieces))
+    second = [_largest([2 * coupling.taylor(index, 2, u, v)[2] for u, v in boxes]) for index in (0, 1)]
+    return _largest([coupling.at(u, v) for u, v in boxes]), second[0] + second[1]
+
+
+def _largest(values: list[arb]) -> arb:
+    if not all(v.is_finite() for v in values):
+        return arb.pos_inf()
+    return arb(max(upper(abs(v)) for v in values))
+
+
+def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int | None, error: float, dtype: str) -> tuple[int, int]:
+    """(m_h, pieces of the splines): as given, or the fewest for which the tail costs half of the error and the splines a third of it."""
+    if not LEAST_ERROR <= error < float("inf"):
+        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    if rank is not None:
+        check_rank(rank)
+    if knots is not None:
+        check_knots(target, knots)
+    if rank is None:
+        rank = plan_rank(target, bank, error)
+    return rank, plan_knots(target, bank, rank, error, dtype) if knots is None else knots
+
+
+def check_knots(target: CouplingTarget, knots: int) -> None:
+    """Knots are dyadic: a power of 2 of pieces, as many as the coupling can be compared at."""
+    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
+    if isinstance(knots, bool) or not 1 <= knots <= most or knots & (knots - 1):
+        raise InputError(f"{knots} knots: splines have a power of 2 of pieces, from 1 to {most}")
+
+
+def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
+    """The least m_h whose tail costs at most half of the error."""
+    found = factors(target.coupling, uniform_knots(PLANNED), bank)
+    low, high = target.value_range
+    price = upper(target.slope(arb(low), arb(high)) * target.largest_value)
+    for rank in range(1, MAX_POD_RANK + 1):
+        if price * found.tail(rank) <= error / 2:
+            return rank
+        if rank >= len(found.sigma):
+            break
+    raise Refusal(
+        f"no rank up to {min(MAX_POD_RANK, len(found.sigma))} brings the tail of the coupling below {error / 2:.3g}; "
+        "use a larger --error, or give --rank"
+    )
+
+
+def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
+    """The fewest pieces (a power of 2) for which everything but the tail costs at most half of the error."""
+    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
+    knots = 4
+    while True:
+        promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
+        rest = promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values)
+        if upper(rest) <= error / 3:
+            return knots
+        if knots >= most:
+            raise Refusal(
+                f"splines of {knots} pieces leave {upper(rest):.3g} of the error {error:g}; use a larger --error or a smoother coupling"
+                + ("" if dtype == "exact" else ", or more bits")
+            )
+        knots *= 2
+
+
+def is_affine(target: CouplingTarget) -> bool:
+    """Whether F'' vanishes identically on the range of f."""
+    low, high = target.value_range
+    with working_precision(BITS):
+        return bool(target.F.taylor(0, 2, arb(low).union(arb(high)))[2] == 0)
+
+
+def hull_knots(target: CouplingTarget, pieces: int, low: fmpq | None = None, high: fmpq | None = None) -> tuple[fmpq, ...]:
+    """Equal pieces of the range of f, or of a given hull."""
+    start, end = target.value_range
+    first, last = rational(start) if low is None else low, rational(end) if high is None else high
+    return tuple(first + (last - first) * fmpq(i, pieces) for i in range(pieces + 1))
+
+
+def plan_readout(target: CouplingTarget, low: fmpq, high: fmpq, error: float) -> tuple[fmpq, ...]:
+    """Knots of F̂ on the hull: the fewest pieces (a power of 2) with an error of at most a sixth of what is asked for."""
+    if is_affine(target) or low == high:
+        return (low, high)
+    pieces = 1
+    while pieces <= MAX_KNOTS["formula"]:
+        knots = hull_knots(target, pieces, low, high)
+        with working_precision(BITS):
+            if upper(readout_budget(target, knots, "exact")) <= error / 6:
+                return knots
+        pieces *= 2
+    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}; use a larger --error or a smoother F")

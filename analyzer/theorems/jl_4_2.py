@@ -1,0 +1,106 @@
+"""Theorem 4.2 of Jiang & Li: one softmax head approximates a target at the rate at which the singular values of its coupling decay.
+
+Setting. Tokens x_1..x_τ ∈ [0, 1], target H_t(x) = F(Σ_s softmax[ρ(x_t, x_·)](s) f(x_s)) with a coupling ρ(u, v) = Σ_k σ_k φ_k(u)
+ψ_k(v) (singular value decomposition in L²[0, 1]²). Network: one layer, one head over all τ tokens, Ĥ_t(x) = F̂(Σ_s softmax[(W_Q
+f̂(x_t))·(W_K f̂(x_·))](s) W_V f̂(x_s)) with W_Q, W_K ∈ R^{m_h×n} and feed-forward f̂, F̂; no residual, no positions. Complexities:
+C_1^{(α)} is the least c with σ_k ≤ c k^{−α}, α > 1/2; C_2(m) adds up what feed-forward networks need for F, f, φ_k, ψ_k, k ≤ m; C_0 =
+max(1, Lip(F) ‖f‖ sup_k(‖φ_k‖ + ‖ψ_k‖)).
+
+Statement. As printed:
+
+    ∫ Σ_t |H_t − Ĥ_t| dx ≤ τ² C_0 ( C_1^{(α)} / m_h^{2α−1} + C_2(m_h) m_h^{β+1} / m_FF^β ),      n = 2m_h + m_v.
+
+Repaired, in mean over independent uniform tokens, E_FFN being the feed-forward part:
+
+    E|H_t − Ĥ_t| ≤ Lip(F) ‖f‖ ( ∫|δ(u, u)| du + √(τ−1) (Σ_{k>m} σ_k²)^{1/2} ) + E_FFN,
+    (Σ_{k>m} σ_k²)^{1/2} ≤ C_1^{(α)} m^{−(α−1/2)}/√(2α−1)
+
+with δ = Σ_{k>m} σ_k φ_k ψ_k, and in the worst case, with M pieces of splines for f̂ and N for F̂ on a hull of length ℓ,
+
+    sup|H_t − Ĥ_t| ≤ Lip(F) ( ‖f‖ (T_m + (‖ρ_uu‖ + ‖ρ_vv‖)/(8M²)) + ‖f''‖/(8M²) ) + ℓ²‖F''‖/(8N²),        T_m = sup|δ|.
+
+Proof. The logits of two softmaxes that differ by at most δ after adding a constant give distributions with total variation distance
+at most tanh(δ/2): with logits a and a + d, −δ ≤ d ≤ δ, a set of probability p becomes one of probability at most pe^{δ}/(pe^{δ} +
+(1−p)e^{−δ}), and the difference is largest where p = 1/(1+e^{δ}). So |Σ_s (p_s − p̂_s) f(x_s)| ≤ tanh(δ/2) (max f − min f) ≤ ‖f‖ δ.
+In the worst case δ is half the oscillation over v of ρ − ρ̂ at fixed u, since softmax does not see functions of u. Splines:
+`analyzer.piecewise`, `analyzer.low_rank`. In mean, δ is at most |δ(x_t, x_t)| plus the root of Σ_{s≠t} δ(x_t, x_s)², whose mean is
+(τ−1) Σ_{k>m} σ_k².
+
+Construction. `constructions.jl_4_2`: a row of kinks relu(x − u_i) writes √σ_k φ_k, √σ_k ψ_k and f, W_Q, W_K, W_V pick them, a second
+spline is F̂.
+
+Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m} σ_k²: an L¹ error gets α − 1/2. (2) A token attends to
+itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for
+α > 1; for φ_k = ψ_k and α ≤ 1 it is not bounded at all as the rank grows. `lemmaformer experiment jl-fig-5` measures which of these
+the error follows. (3) Softmax does not see functions of u: what counts is the rank of ρ − ∫ρ dv, so (u−v)² has rank 3 but needs m_h =
+2 only (`--pod centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
+given one.
+
+References. Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475 (NeurIPS 2024),
+Theorem 4.2.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import sympy
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ID = "jl-4.2"
+TITLE = "low-rank couplings, one softmax head"
+DEFAULT_ERROR = 1e-2
+LEAST_ERROR = 1e-9
+"""Singular functions are known to about 2^-40."""
+_TEXT = "sup|H − Ĥ| ≤ Lip(F)(‖f‖(T_m + (‖ρ_uu‖ + ‖ρ_vv‖)/(8M²)) + ‖f''‖/(8M²)) + ℓ²‖F''‖/(8N²),  T_m = sup|Σ_{k>m} σ_k φ_k ψ_k|"
+STATEMENT = {"lin": _TEXT, "log": _TEXT, "none": _TEXT}
+"""Heads do not see positions: the statement is the same whatever the relative positions are elsewhere."""
+BIBTEX = """@inproceedings{jiang2024approximation,
+  title     = {Approximation Rate of the {Transformer} Architecture for Sequence Modeling},
+  author    = {Jiang, Haotian and Li, Qianxiao},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024},
+  note      = {arXiv:2305.18475; Theorem 4.2}
+}
+"""
+
+L, A, ell, M, N, m = sympy.symbols("Lip_F norm_f ell M N m", positive=True)
+T = sympy.Function("T")
+curvature, f2, F2 = sympy.symbols("D2_rho D2_f D2_F", nonnegative=True)
+COUPLING = T(m) + curvature / (8 * M**2)
+EXPRESSION = L * (A * COUPLING + f2 / (8 * M**2)) + ell**2 * F2 / (8 * N**2)
+alpha, C1, tau = sympy.symbols("alpha C_1 tau", positive=True)
+PRINTED = C1 / m ** (2 * alpha - 1)
+"""The tail's rate as printed, for an L¹ error."""
+REPAIRED = C1 / (sympy.sqrt(2 * alpha - 1) * m ** (alpha - sympy.Rational(1, 2)))
+"""The tail's rate that follows for an L¹ error, s = t apart."""
+MEAN_SQUARE = REPAIRED**2
+"""And for a mean square."""
+
+
+def expression(rpe: str, bank: str) -> sympy.Expr:
+    """The worst-case bound."""
+    return EXPRESSION
+
+
+def citation(bank: str, ffn: str) -> str:
+    """What a network rests on."""
+    return BIBTEX
+
+
+def proof_graph(rpe: str, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
+    """Who uses whom, with a symbolic budget on every lemma."""
+    import networkx as nx  # here, so that evaluating a bound does not wait for it
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    lemma(graph, "tail", "Σ_{k>m} σ_k φ_k ψ_k at the knots", T(m), source="Jiang & Li, section 4")
+    lemma(graph, "interpolation", "splines of ρ in both tokens", curvature / (8 * M**2))
+    lemma(graph, "coupling", "ρ against (W_Q f̂)·(W_K f̂), modulo functions of u", COUPLING, ("tail", "interpolation"))
+    lemma(graph, "softmax", "total variation ≤ tanh(δ/2)", A * COUPLING, ("coupling",))
+    lemma(graph, "values", "spline of f", f2 / (8 * M**2))
+    lemma(graph, "read-out", "spline of F on the hull of the values", ell**2 * F2 / (8 * N**2))
+    lemma(graph, ID, TITLE, EXPRESSION, ("softmax", "values", "read-out"), "Jiang & Li, Theorem 4.2")
+    return graph
