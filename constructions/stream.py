@@ -24,7 +24,8 @@ def coupled_layers(network: Transformer, tokens: np.ndarray, chosen: int | None 
     """Index, scores and inputs (batch, N, D) of every layer that couples tokens, or of the chosen one; tokens (N, d) or (batch, N, d)."""
     if tokens.ndim not in (2, 3) or tokens.shape[-1] != network.dim or tokens.size == 0:
         raise InputError(f"tokens have shape {tokens.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
-    coupled = coupled_places([layer.attention.kind for layer in network.layers], chosen)
+    kinds = ["switched off" if 0 in layer.attention.query.shape else layer.attention.kind for layer in network.layers]
+    coupled = coupled_places(kinds, chosen)
     inputs = _inputs(network, np.asarray(tokens, dtype=np.float64).reshape(-1, *tokens.shape[-2:]), coupled[-1] + 1)
     return [(i, _scores(network, i), inputs[i]) for i in coupled]
 

@@ -210,6 +210,20 @@ def test_layers_without_a_coupling(run: Run, tmp_path: Path, kind: str) -> None:
     assert refused.code == 2 and f"no layer of this network couples tokens: {kind} attention" in refused.err
 
 
+def test_a_constructed_coupling_has_the_spectrum_of_its_target(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "net"
+    sizes = ["--rank", "3", "--length", "4", "--knots", "64", "--dtype", "float64"]
+    assert run("build", "coupling", "--rho", "exp(-(u-v)**2)", *sizes, "--out", out, "--quiet").code == 0
+    x = (np.arange(400) + 0.5) / 400
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).permutation(x).reshape(100, 4, 1))
+    answer = run("spectrum", out, "--input", tmp_path / "x.npy", "--json").json
+    assert [h["layer"] for h in answer["heads"]] == [1]  # the first layer has no attention, only the feed-forward network
+    dense = np.linalg.svd(np.exp(-((x[:, None] - x) ** 2)) / 400, compute_uv=False)
+    assert answer["heads"][0]["singular_values"] == pytest.approx(dense[:3], rel=1e-2)
+    refused = run("spectrum", out, "--input", tmp_path / "x.npy", "--layer", "0")
+    assert refused.code == 2 and "layer 0 does not couple tokens: switched off attention" in refused.err
+
+
 def test_exact_networks(run: Run, tmp_path: Path) -> None:
     """The constructed scores p·(lag slot)·(constant slot): rank 1, and nothing is left once functions of the query are removed."""
     out = tmp_path / "net"
