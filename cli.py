@@ -1309,6 +1309,60 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
     return int((~known).sum())
 
 
+@cli.group()
+def experiment() -> None:
+    """Published experiments, repeated: trained networks beside constructed ones and certified floors."""
+
+
+def _training_options(command: Any) -> Any:
+    """--seeds, --steps and --full."""
+    command = click.option("--full", is_flag=True, help="More steps and seeds.")(command)
+    command = click.option("--steps", type=int, help="Training steps.")(command)
+    return click.option("--seeds", type=int, help="Runs per row.")(command)
+
+
+@experiment.command("jl-table-2")
+@_training_options
+@_json
+@_quiet
+def jl_table_2(seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+    """Jiang & Li, Table 2: an RNN minds the order of tokens, a Transformer minds filters."""
+    _jl_table(2, seeds, steps, full, as_json, quiet)
+
+
+@experiment.command("jl-table-3")
+@_training_options
+@_json
+@_quiet
+def jl_table_3(seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+    """Jiang & Li, Table 3: a memory without structure, in order and permuted."""
+    _jl_table(3, seeds, steps, full, as_json, quiet)
+
+
+def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+    from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
+
+    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"--seeds {seeds} is out of range; give 1 to {MAX_SEEDS}")
+    if steps is not None and not MIN_STEPS <= steps <= MAX_STEPS:
+        raise InputError(f"--steps {steps} is out of range; give {MIN_STEPS} to {MAX_STEPS}")
+    if full and (seeds is not None or steps is not None):
+        raise InputError("--full sets seeds and steps; give one or the other")
+    from dataclasses import replace
+
+    from verify.experiments import jl_tables
+    from verify.report import show_jl_table, training
+
+    protocol = jl_tables.FULL if full else jl_tables.DEFAULT
+    protocol = replace(protocol, seeds=seeds or protocol.seeds, steps=steps or protocol.steps)
+    with training(quiet or as_json) as report:
+        result = (jl_tables.table_2 if table == 2 else jl_tables.table_3)(protocol, report)
+    if as_json:
+        _emit(result.as_dict())
+    else:
+        show_jl_table(result.as_dict())
+
+
 @cli.command()
 @click.argument("weights", type=click.Path(path_type=Path), metavar="BUNDLE|FILE.safetensors")
 @click.option("--input", "source", type=click.Path(path_type=Path), required=True, help="Tokens, or what the layer of a FILE reads, .npy.")

@@ -41,6 +41,22 @@ def steps(message: str, quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(f"{message}: {text}")
 
 
+@contextmanager
+def training(quiet: bool) -> Iterator[Callable[[str, Any], None] | None]:
+    """A spinner that shows what is trained (a name and its `Progress`): step, loss and time left; None when quiet or not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with Console(stderr=True).status("training") as status:
+        yield lambda name, progress: status.update(_training_line(name, progress))
+
+
+def _training_line(name: str, progress: Any) -> str:
+    losses = " ".join(f"{value:.1e}" for value in progress.loss.reshape(-1))
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    return f"{name}: step {progress.step} of {progress.steps}, {minutes}:{seconds:02} left, loss {losses}"
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     result = Table(title=title, title_justify="left")
     for k, column in enumerate(columns):
@@ -174,6 +190,32 @@ def show_bound(result: dict[str, Any]) -> None:
             [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in result["memories"]
         ]
         out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "width asked"], rows))
+
+
+def show_jl_table(result: dict[str, Any]) -> None:
+    """A table of [JL]: trained, constructed and certified rows, ratios, and what they say."""
+    out = console()
+    rows = []
+    for row in result["rows"]:
+        spread = "-" if row["seeds"] == 1 else f"{row['mse_spread']:.2g}"
+        published = "-" if row["published"] is None else f"{row['published']:.3g}"
+        rows.append([f"{row['model']}: {row['target']}", f"{row['mse_mean']:.3g}", spread, row["seeds"], published])
+    built, floor = result["constructed"], result["floor"]
+    altered = next(row["target"] for row in result["ratios"])
+    rows.append([f"constructed RNN, {built['units']} units, {built['dtype']}: {built['target']}", f"{built['mse']:.3g}", "-", "-", "-"])
+    rows.append([f"every causal model: {altered}", f"≥ {floor['mse']:.4g}", "-", "-", "-"])
+    rows.append([f"every linear RNN, any biases: {altered}", f"≥ {floor['mse_linear']:.4g}", "-", "-", "-"])
+    rows.append([f"every linear RNN, no biases: {altered}", f"≥ {floor['mse_linear_without_biases']:.4g}", "-", "-", "-"])
+    protocol = result["protocol"]
+    title = f"{result['experiment']}: mean square errors (sampled), {protocol['steps']} steps; floors (≥) are certified"
+    out.print(table(title, ["", "error", "spread", "seeds", "published"], rows))
+    ratios = []
+    for r in result["ratios"]:
+        ratios.append([f"{r['model']}: {r['target']}", f"{r['ratio']:.3g}", f"{r['published']:.3g}", "yes" if r["agrees"] else "no"])
+    out.print(table("altered / original", ["", "ratio", "published", "agrees"], ratios))
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    out.print(f"{result['seconds']:.0f} s")
 
 
 def show_dp_free(result: dict[str, Any]) -> None:
