@@ -1339,13 +1339,17 @@ def jl_table_3(seeds: int | None, steps: int | None, full: bool, as_json: bool, 
     _jl_table(3, seeds, steps, full, as_json, quiet)
 
 
-def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+def _check_training(seeds: int | None, steps: int | None, least_seeds: int) -> None:
     from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
 
-    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
-        raise InputError(f"--seeds {seeds} is out of range; give 1 to {MAX_SEEDS}")
+    if seeds is not None and not least_seeds <= seeds <= MAX_SEEDS:
+        raise InputError(f"--seeds {seeds} is out of range; give {least_seeds} to {MAX_SEEDS}")
     if steps is not None and not MIN_STEPS <= steps <= MAX_STEPS:
         raise InputError(f"--steps {steps} is out of range; give {MIN_STEPS} to {MAX_STEPS}")
+
+
+def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+    _check_training(seeds, steps, 1)
     if full and (seeds is not None or steps is not None):
         raise InputError("--full sets seeds and steps; give one or the other")
     from dataclasses import replace
@@ -1361,6 +1365,36 @@ def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_j
         _emit(result.as_dict())
     else:
         show_jl_table(result.as_dict())
+
+
+@experiment.command("jl-fig-1")
+@click.option("--seeds", type=int, default=6, show_default=True, help="Runs for every head dimension.")
+@click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Error against head dimension and spectra as a PNG file.")
+@_json
+@_quiet
+def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
+    """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
+    from constructions.card import check_place
+    from constructions.digits import digits
+
+    _check_training(seeds, steps, 2)  # one seed has no spread
+    if figure is not None:
+        check_place(figure)
+    images, labels = digits()
+    from verify.experiments.jl_digits import run as run_experiment
+    from verify.report import digits_figure, show_digits, training
+
+    start = time.perf_counter()
+    with training(quiet or as_json) as report:
+        result = run_experiment(images, labels, seeds, steps, report)
+    result["seconds"] = time.perf_counter() - start
+    if figure is not None:
+        result["figure"] = str(figure) if digits_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_digits(result)
 
 
 @cli.command()
@@ -1430,42 +1464,6 @@ def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None)
     pairs = read_scores(path, heads, layer)
     found = [head for place, scores in pairs for head in spectra(scores, place, inputs)]
     return found, "" if len(pairs) == 1 else f"all {len(pairs)} pairs were given the same input; --layer chooses one"
-
-
-@cli.group()
-def experiment() -> None:
-    """Published experiments, repeated: trained networks beside constructed ones and certified floors."""
-
-
-@experiment.command("jl-fig-1")
-@click.option("--seeds", type=int, default=6, show_default=True, help="Runs for every head dimension.")
-@click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
-@click.option("--figure", type=click.Path(path_type=Path), help="Error against head dimension and spectra as a PNG file.")
-@_json
-@_quiet
-def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
-    """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
-    from constructions.card import check_place
-    from constructions.digits import check_runs, digits
-
-    check_runs(seeds, steps)
-    if figure is not None:
-        check_place(figure)
-    images, labels = digits()
-    from verify.experiments.jl_digits import run as run_experiment
-    from verify.report import digits_figure, show_digits
-    from verify.report import steps as shown_steps
-
-    start = time.perf_counter()
-    with shown_steps("training", quiet or as_json) as step:
-        result = run_experiment(images, labels, seeds, steps, step)
-    result["seconds"] = time.perf_counter() - start
-    if figure is not None:
-        result["figure"] = str(figure) if digits_figure(figure, result) else None
-    if as_json:
-        _emit(result)
-    else:
-        show_digits(result)
 
 
 @cli.command()

@@ -7,8 +7,6 @@ from analyzer.errors import InputError
 SIDE, PATCH = 8, 2
 PATCHES, PIXELS = (SIDE // PATCH) ** 2, PATCH**2
 CLASSES = 10
-MAX_SEEDS, MAX_STEPS, MAX_RUN = 64, 100_000, 500_000
-"""Seeds, steps, and seeds × steps of an experiment: about an hour on two cores."""
 BRIGHTEST = 16
 """Pixels are counts from 0 to this."""
 
@@ -21,14 +19,6 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
         raise InputError("the digits come with scikit-learn, which is not installed: pip install 'lemmaformer[digits]'") from None
     data = load_digits()
     return patches(data.images / BRIGHTEST), data.target.astype(np.int32)
-
-
-def check_runs(seeds: int, steps: int) -> None:
-    """Refuse what is absurd before anything is trained."""
-    if not 2 <= seeds <= MAX_SEEDS:
-        raise InputError(f"--seeds {seeds} is out of range; give 2 to {MAX_SEEDS}: one seed has no spread")
-    if not 1 <= steps <= min(MAX_STEPS, MAX_RUN // seeds):
-        raise InputError(f"--steps {steps} is out of range; give 1 to {min(MAX_STEPS, MAX_RUN // seeds)} for {seeds} seeds")
 
 
 def patches(images: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ What to expect: the power is no constant of nature. Four seeds each, the same ex
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -94,15 +95,14 @@ def fit(ranks: Sequence[int], errors: np.ndarray) -> Fit | None:
     return Fit(whole.exponent, whole.error, float(jackknife))
 
 
-def run(images: np.ndarray, labels: np.ndarray, seeds: int, steps: int, report: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def run(
+    images: np.ndarray, labels: np.ndarray, seeds: int, steps: int, report: Callable[[str, Progress], None] | None = None
+) -> dict[str, Any]:
     """The experiment as data: all m_h, their errors and spectra, the fitted powers, and what agrees."""
     rows = []
     for rank in RANKS:
-
-        def note(at: Progress, rank: int = rank) -> None:
-            report(f"m_h = {rank}, step {at.step} of {at.steps}, loss {at.loss.mean():.3g}")
-
-        rows.append(train(rank, images, labels, seeds, steps, note))
+        told = None if report is None else partial(report, f"m_h = {rank}")
+        rows.append(train(rank, images, labels, seeds, steps, told))
     coupled = [row for row in rows if row.rank]
     sizes = [row.rank for row in coupled]
     fits = {name: fit(sizes, np.stack([getattr(row, name) for row in coupled])) for name in ("cross_entropy", "error_rate")}
