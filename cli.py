@@ -1229,21 +1229,13 @@ def _verify_file(path: Path, as_json: bool) -> None:
 def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     """Evaluate a bundle's network on an array of tokens."""
     import os
-    from tokenize import TokenError
 
     import numpy as np
 
     from constructions.card import read_files
 
     files = read_files(folder)
-    try:
-        tokens = np.load(source, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
-        raise InputError(f"cannot read {str(source)[:80]}: {str(error)[:80]}") from None
-    if not isinstance(tokens, np.ndarray) or not 0 < tokens.size <= MAX_TOKENS:
-        raise InputError(f"{source} must hold one array of 1 to {MAX_TOKENS} numbers")
-    if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
-        raise InputError(f"{source} holds values that are not finite real numbers")
+    tokens = _numbers(source)
     if tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
     length = _check_domain(files.card, tokens, source)
@@ -1298,6 +1290,23 @@ def _check_domain(card: dict[str, Any], tokens: Any, source: Path) -> int | None
     from analyzer.couplings import coupling_target
 
     return int(coupling_target(target, "card.json").length)
+
+
+def _numbers(source: Path) -> Any:
+    """One array of finite real numbers from an .npy file."""
+    from tokenize import TokenError
+
+    import numpy as np
+
+    try:
+        array = np.load(source, allow_pickle=False)
+    except (OSError, ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
+        raise InputError(f"cannot read {str(source)[:80]}: {str(error)[:80]}") from None
+    if not isinstance(array, np.ndarray) or not 0 < array.size <= MAX_TOKENS:
+        raise InputError(f"{source} must hold one array of 1 to {MAX_TOKENS} numbers")
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise InputError(f"{source} holds values that are not finite real numbers")
+    return array
 
 
 def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
@@ -1377,13 +1386,17 @@ def jl_fig_5(sequences: int, seed: int, figure: Path | None, as_json: bool, quie
         show_fig_5(result)
 
 
-def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+def _check_training(seeds: int | None, steps: int | None, least_seeds: int) -> None:
     from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
 
-    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
-        raise InputError(f"--seeds {seeds} is out of range; give 1 to {MAX_SEEDS}")
+    if seeds is not None and not least_seeds <= seeds <= MAX_SEEDS:
+        raise InputError(f"--seeds {seeds} is out of range; give {least_seeds} to {MAX_SEEDS}")
     if steps is not None and not MIN_STEPS <= steps <= MAX_STEPS:
         raise InputError(f"--steps {steps} is out of range; give {MIN_STEPS} to {MAX_STEPS}")
+
+
+def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_json: bool, quiet: bool) -> None:
+    _check_training(seeds, steps, 1)
     if full and (seeds is not None or steps is not None):
         raise InputError("--full sets seeds and steps; give one or the other")
     from dataclasses import replace
@@ -1399,6 +1412,105 @@ def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_j
         _emit(result.as_dict())
     else:
         show_jl_table(result.as_dict())
+
+
+@experiment.command("jl-fig-1")
+@click.option("--seeds", type=int, default=6, show_default=True, help="Runs for every head dimension.")
+@click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Error against head dimension and spectra as a PNG file.")
+@_json
+@_quiet
+def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
+    """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
+    from constructions.card import check_place
+    from constructions.digits import digits
+
+    _check_training(seeds, steps, 2)  # one seed has no spread
+    if figure is not None:
+        check_place(figure)
+    images, labels = digits()
+    from verify.experiments.jl_digits import run as run_experiment
+    from verify.report import digits_figure, show_digits, training
+
+    start = time.perf_counter()
+    with training(quiet or as_json) as report:
+        result = run_experiment(images, labels, seeds, steps, report)
+    result["seconds"] = time.perf_counter() - start
+    if figure is not None:
+        result["figure"] = str(figure) if digits_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_digits(result)
+
+
+@cli.command()
+@click.argument("weights", type=click.Path(path_type=Path), metavar="BUNDLE|FILE.safetensors")
+@click.option("--input", "source", type=click.Path(path_type=Path), required=True, help="Tokens, or what the layer of a FILE reads, .npy.")
+@click.option("--layer", type=int, help="Only this layer of a bundle, or this pair of arrays of a file, counted from 0.")
+@click.option("--heads", type=int, help="FILE: split arrays of shape (H·dk, D) into H heads.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Singular values as a PNG file.")
+@_json
+def spectrum(weights: Path, source: Path, layer: int | None, heads: int | None, figure: Path | None, as_json: bool) -> None:
+    """Singular values of a trained attention's logits on data, with effective rank and decay exponent (sampled, not certified).
+
+    A BUNDLE is run on --input, tokens of shape (N,), (N, d) or (batch, N, d), and every head of every dot-product layer is analysed.
+
+    A FILE holds weights from anywhere: pairs of arrays <prefix>query<suffix> and <prefix>key<suffix> (or q_proj and k_proj; the suffix
+    is empty or such as .weight) of shape (H, dk, D), (dk, D), or (H·dk, D) with --heads H, and matching arrays with .bias if there are
+    any; --input is then what that layer reads, (N, D) or (batch, N, D). The logits are ⟨W_Q x + b_Q, W_K x' + b_K⟩, without 1/√dk,
+    rotation or norm.
+    """
+    if heads is not None and (weights.is_dir() or heads < 1):
+        raise InputError("--heads H, at least 1, splits the arrays of a FILE; a bundle knows its heads")
+    if figure is not None:
+        from constructions.card import check_place
+
+        check_place(figure)
+    inputs = _numbers(source)
+    found, note = _bundle_spectra(weights, inputs, layer) if weights.is_dir() else _file_spectra(weights, inputs, layer, heads)
+    from verify.report import show_spectrum, spectrum_figure
+    from verify.spectrum import describe
+
+    result = describe(str(weights), found, inputs.size // inputs.shape[-1] if inputs.ndim > 1 else len(inputs), note)
+    if figure is not None:
+        result["figure"] = str(figure) if spectrum_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_spectrum(result)
+
+
+def _bundle_spectra(folder: Path, tokens: Any, layer: int | None) -> tuple[list[Any], str]:
+    """Heads of the dot-product layers of one of our networks, and a remark."""
+    from constructions.card import read_files
+    from constructions.scores import coupled_places
+
+    files = read_files(folder)
+    structure = files.card.get("structure")
+    if isinstance(structure, list) and all(isinstance(part, dict) for part in structure):
+        coupled_places([str(part.get("kind")) for part in structure], layer)  # refused without loading JAX
+    from constructions.bundle import load
+    from constructions.stream import coupled_layers
+    from verify.spectrum import spectra
+
+    network = load(files).network
+    if tokens.ndim == 1 and network.dim == 1:
+        tokens = tokens[:, None]
+    found = [head for index, scores, inputs in coupled_layers(network, tokens, layer) for head in spectra(scores, index, inputs)]
+    unnormalised = sorted({head.layer for head in found if network.layers[head.layer].attention.kind == "nf"})
+    seen = ", ".join(map(str, unnormalised))
+    return found, f"layers without a normaliser, where the plain logits count: {seen}" if unnormalised else ""
+
+
+def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None) -> tuple[list[Any], str]:
+    """Heads of the query and key arrays of a file, and a remark."""
+    from constructions.scores import read_scores
+    from verify.spectrum import spectra
+
+    pairs = read_scores(path, heads, layer)
+    found = [head for place, scores in pairs for head in spectra(scores, place, inputs)]
+    return found, "" if len(pairs) == 1 else f"all {len(pairs)} pairs were given the same input; --layer chooses one"
 
 
 @cli.command()

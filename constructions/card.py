@@ -62,6 +62,12 @@ def check_output(path: Path) -> None:
         raise InputError(f"cannot use {str(path)[:80]}: {error.strerror}") from None
 
 
+def check_place(path: Path) -> None:
+    """Refuse a place for one file that is a folder, or in none."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InputError(f"cannot write {str(path)[:80]}: not a file in an existing folder")
+
+
 def is_bundle(path: Path) -> bool:
     """Whether a folder has one of our cards in it."""
     try:

@@ -122,3 +122,16 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
     with with_x64(network.dtype):
         return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))
+
+
+def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarray]:
+    """What the first `count` layers of a float network read, (…, N, D) each, in the network's own dtype."""
+    seen: list[np.ndarray] = []
+
+    def step(_: int, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+        seen.append(np.asarray(x))
+        return (x, past) if last else _step(layer, x, past, False)
+
+    with with_x64(network.dtype):
+        run_layers(Transformer(network.embedding, network.bias, network.layers[:count]), jnp.asarray(tokens, dtype=network.dtype), step)
+    return seen

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 Run = Callable[..., Any]
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -199,6 +200,22 @@ BAD = [
     ["limits", "kernel", "--kernel", "exp(-s)", "--heads", "1000"],
     ["limits", "kernel", "--kernel", "exp(-s)*", "--heads", "2"],
     ["limits", "kernel", "--kernel", "s**-1", "--heads", "2"],
+    *(["spectrum", folder, "--input", "VECTORS"] for folder in ("BUNDLE", "TRUNCATED", "NESTED", "STRANGER", "nowhere")),
+    *(["spectrum", f"SCORES_{fault}", "--input", "VECTORS"] for fault in ("CUT", "NAN", "LONE", "VAST")),
+    *(["spectrum", weights, "--input", "VECTORS"] for weights in ("NAN", "/dev/zero")),
+    *(["spectrum", "SCORES", "--input", tokens] for tokens in ("NAN", "PICKLE", "HUGE", "EMPTY", "MINIMUM", "nowhere.npy")),
+    ["spectrum", "SCORES"],
+    ["spectrum", "SCORES", "--input", "VECTORS", "--layer", "1"],
+    ["spectrum", "SCORES", "--input", "VECTORS", "--layer", "-1"],
+    ["spectrum", "SCORES", "--input", "VECTORS", "--heads", "5"],
+    ["spectrum", "SCORES", "--input", "VECTORS", "--heads", "1000000000000"],
+    ["spectrum", "SCORES", "--input", "VECTORS", "--figure", "nowhere/f.png"],
+    ["spectrum", "BUNDLE", "--input", "VECTORS", "--heads", "2"],
+    ["spectrum", "BUNDLE", "--input", "VECTORS", "--layer", "7"],
+    *(["experiment", "jl-fig-1", "--seeds", seeds] for seeds in ("0", "1", "-3", "33", "1e9", "nan")),
+    *(["experiment", "jl-fig-1", "--steps", count] for count in ("0", "19", "-1", "1000000000", "2.5")),
+    ["experiment", "jl-fig-1", "--figure", "nowhere/f.png"],
+    ["experiment", "jl-fig-9"],
 ]
 MEMORY = '[[memory]]\nname = "m"\nlag = '
 TARGETS = {
@@ -244,6 +261,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     np.save(root / "empty.npy", np.zeros((0, 5, 1)))
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999,), }"
     (root / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    np.save(root / "vectors.npy", np.ones((6, 3)))
+    pair = {"query": np.ones((4, 3)), "key": np.ones((4, 3))}
+    vast = b'{"query":{"dtype":"F64","shape":[1099511627776,1048576],"data_offsets":[0,8]}}'
+    scores = {
+        "scores": save(pair), "scores_cut": save(pair)[:-8], "scores_nan": save(pair | {"key": np.full((4, 3), np.nan)}),
+        "scores_lone": save({"query": np.ones((4, 3))}), "scores_vast": len(vast).to_bytes(8, "little") + vast + bytes(8),
+    }  # fmt: skip
+    for name, content in scores.items():
+        (root / f"{name}.safetensors").write_bytes(content)
     for name, text in TARGETS.items():
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
     for name, text in COUPLINGS.items():
@@ -253,6 +279,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         **{name: root / f"{name}.toml" for name in TARGETS},
         **{name.upper(): root / f"{name}.toml" for name in COUPLINGS},
+        **{name.upper(): root / f"{name}.safetensors" for name in scores}, "VECTORS": root / "vectors.npy",
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",

@@ -20,6 +20,7 @@ from analyzer.errors import InputError
 from analyzer.exact import from_text, lower, to_text, upper
 from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual
+from constructions.card import check_place
 from verify.limits import Audit, Pair, audit_lower, check_lag, shown_by
 
 FORMAT = "lemmaformer-limit"
@@ -60,6 +61,7 @@ def _entry(pair: Pair | Audit) -> dict[str, Any]:
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write a certificate whole or not at all."""
+    check_place(path)
     staging = path.with_name(f".{path.name}.part")
     try:
         staging.write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -67,12 +69,6 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
     except OSError as error:
         staging.unlink(missing_ok=True)
         raise InputError(f"cannot write {str(path)[:80]}: {error.strerror}") from None
-
-
-def check_place(path: Path) -> None:
-    """Refuse a place for a certificate that is a folder, or in none."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"cannot write {str(path)[:80]}: not a file in an existing folder")
 
 
 def read_json(path: Path) -> Any:

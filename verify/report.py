@@ -301,6 +301,61 @@ def show_checked(result: dict[str, Any]) -> None:
     out.print(f"[{colour}]{result['verdict']}[/] in {result['seconds']:.2f} s, without a solver")
 
 
+def _decay(found: dict[str, Any]) -> str:
+    return "-" if found["decay_exponent"] is None else f"{found['decay_exponent']:.3g} ± {found['decay_error']:.2g}"
+
+
+def show_spectrum(result: dict[str, Any]) -> None:
+    """Spectra of the logits of every head, as they are and as softmax sees them."""
+    out = console()
+    rows = []
+    for h in result["heads"]:
+        plain, centred = h, h["centred"]
+        for kind, found in (("plain", plain), ("centred", centred)):
+            first = found["singular_values"][0] if found["singular_values"] else 0.0
+            place = [f"{h['layer']}.{h['head']}", h["dk"]] if found is plain else ["", ""]
+            counts = [found["numerical_rank"], f"{found['effective_rank']:.3f}", found["values_for_99_percent"]]
+            rows.append([*place, kind, f"{first:.4g}", *counts, _decay(found), _tail(found, h["dk"])])
+    columns = ["head", "dk", "logits", "σ₁", "rank", "effective", "99 %", "α", "tail"]
+    out.print(f"{result['source']}: logits on {result['tokens']} tokens", soft_wrap=True)
+    out.print(table("", columns, rows))
+    out.print("effective rank: exp of the entropy of σ²/Σσ²; 99 %: how many values hold so much of Σσ²; α: σ_k ~ k^-α;", soft_wrap=True)
+    out.print("tail: share of Σσ² beyond dk/2; centred: each row's mean over keys removed, which softmax does not see", soft_wrap=True)
+    out.print(result["note"], soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def _tail(found: dict[str, Any], dk: int) -> str:
+    """Share of the energy that half of the head's dimensions would miss."""
+    shares, half = found["tail_shares"], dk // 2
+    return f"{shares[half - 1]:.2g}" if 1 <= half <= len(shares) else "-"
+
+
+def _spread(value: dict[str, float] | None, scale: float = 1.0) -> str:
+    return "-" if value is None else f"{scale * value['mean']:.3g} ± {scale * value['std']:.2g}"
+
+
+def show_digits(result: dict[str, Any]) -> None:
+    """Training error and spectra against the dimension of the head."""
+    out, network, data = console(), result["network"], result["data"]
+    rows = []
+    for row in result["rows"]:
+        spectrum = row.get("centred", {"effective_rank": None, "decay_exponent": None})
+        errors = [_spread(row["cross_entropy"]), _spread(row["error_rate"], 100)]
+        rows.append([row["m_h"], *errors, _spread(spectrum["effective_rank"]), _spread(spectrum["decay_exponent"])])
+    title = (
+        f"{data['images']} images, {data['patches']} patches; one layer, one head, D = {network['model_dim']}, {network['width']} neurons"
+    )
+    out.print(f"{title}; {result['steps']} steps, {result['seeds']} seeds", soft_wrap=True)
+    out.print(table("", ["m_h", "cross-entropy", "error, %", "effective rank", "decay α"], rows))
+    out.print("training errors; spectra of the centred logits on all patches; mean ± standard deviation over seeds", soft_wrap=True)
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -376,6 +431,63 @@ def slopes_figure(path: Path, slopes: str, dtype: str, rows: Sequence[dict[str, 
     axes.semilogy(lags, [row["upper"] for row in rows], "o-", markersize=3)
     axes.axhline(0.5, color="grey", linewidth=0.6)
     axes.set(title=f"slopes {slopes}, {dtype}: least error for every lag", xlabel="lag T", ylabel="error plus price of rounding")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+MAX_CURVES = 12
+"""Heads that a figure of spectra draws: more curves are not told apart."""
+
+
+def spectrum_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Singular values against their rank, plain and centred, of the first heads. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, panels = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, constrained_layout=True)
+    shown = result["heads"][:MAX_CURVES]
+    for axes, kind in zip(panels, ("plain", "centred"), strict=True):
+        for h in shown:
+            values = [v for v in (h if kind == "plain" else h["centred"])["singular_values"] if v > 0]
+            axes.loglog(range(1, len(values) + 1), values, "o-", markersize=3, label=f"{h['layer']}.{h['head']}")
+        axes.set(title=f"{kind} logits", xlabel="k")
+    panels[0].set_ylabel("σ_k (sampled)")
+    panels[0].legend(
+        fontsize=7, title="layer.head" if len(shown) == len(result["heads"]) else f"first {MAX_CURVES} heads", title_fontsize=7
+    )
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def digits_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Training error against m_h with its fit and the published slope, and the spectra. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True)
+    rows = [row for row in result["rows"] if row["m_h"]]
+    ranks = [row["m_h"] for row in rows]
+    for colour, (name, label) in enumerate((("cross_entropy", "cross-entropy (nats)"), ("error_rate", "error rate"))):
+        means = [row[name]["mean"] for row in rows]
+        # bars reach down to a tenth of the mean at most: a logarithmic axis has no place for 0
+        low = [min(row[name]["std"], 0.9 * row[name]["mean"]) for row in rows]
+        left.errorbar(ranks, means, yerr=[low, [row[name]["std"] for row in rows]], fmt="o", capsize=3, color=f"C{colour}", label=label)
+        if (fit := result["fits"][name]) is None:
+            continue
+        middle = math.exp(sum(math.log(mean) for mean in means) / len(means))
+        centre = math.exp(sum(math.log(rank) for rank in ranks) / len(ranks))
+        for slope, style in ((fit["exponent"], "-"), (result["published"]["exponent"], ":")):
+            left.plot(ranks, [middle * (rank / centre) ** slope for rank in ranks], style, color=f"C{colour}", linewidth=1)
+    left.set(xscale="log", yscale="log", title="training error (line: fit, dotted: published slope)", xlabel="m_h")
+    left.set_xticks(ranks, [str(rank) for rank in ranks], minor=False)
+    left.legend(fontsize=8)
+    for row in rows:
+        values = [value for value in row["centred"]["singular_values"] if value > 0]
+        right.loglog(range(1, len(values) + 1), values, "o-", markersize=3, label=f"m_h = {row['m_h']}")
+    right.set(title="centred logits on real patches, first seed", xlabel="k", ylabel="σ_k (sampled)")
+    right.legend(fontsize=8)
     figure.savefig(path, dpi=110)
     plt.close(figure)
     return True
