@@ -14,7 +14,7 @@ of its statement what follows is m_h^{−(α−1/2)}.
 
 What to expect: 16 seeds gave −0.45 ± 0.07 for the cross-entropy and −0.60 ± 0.08 for the error rate, both steeper than published, and
 flattening: the powers of the cross-entropy from one m_h to the next were −0.83, −0.47, −0.35, −0.20. Nor is the power a constant of
-nature: with seeds each, other sizes (D from 16 to 32, rate 0.005 or 0.01, with and without a residual path, unpaired initial weights) gave
+nature: with four seeds each, other sizes (D from 16 to 32, rate 0.005 or 0.01, with and without a residual path, unpaired weights) gave
 powers from −0.17 to −0.66.
 """
 
