@@ -69,6 +69,7 @@ def test_the_power_and_its_errors() -> None:
     assert len(slopes) == 400 and np.mean(slopes) == pytest.approx(-0.5, abs=0.01)
     for name in ("line_error", "seed_error"):  # both estimate the scatter of the slopes
         assert np.sqrt(np.mean([getattr(one, name) ** 2 for one in found])) == pytest.approx(np.std(slopes), rel=0.15)
+    assert exact.local == pytest.approx([-0.27] * 4)
     assert fit([1, 2, 4], np.array([[0.1, 0.2], [0.1, 0.1], [0.0, 0.0]])) is None
 
 

@@ -345,7 +345,7 @@ def show_digits(result: dict[str, Any]) -> None:
         errors = [_spread(row["cross_entropy"]), _spread(row["error_rate"], 100)]
         rows.append([row["m_h"], *errors, _spread(spectrum["effective_rank"]), _spread(spectrum["decay_exponent"])])
     title = (
-        f"{data['images']} images, {data['patches']} patches; one layer, one head, D = {network['model_dim']}, {network['width']} neurons"
+        f"{data['images']} images of {data['patches']} patches; one layer, one head, D = {network['model_dim']}, {network['width']} neurons"
     )
     out.print(f"{title}; {result['steps']} steps, {result['seeds']} seeds", soft_wrap=True)
     out.print(table("", ["m_h", "cross-entropy", "error, %", "effective rank", "decay α"], rows))
