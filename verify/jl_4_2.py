@@ -298,8 +298,8 @@ def evaluation_rounding(reading: Reading, length: int) -> arb:
         else given
         for row, given in zip(rows, stream, strict=True)
     ]
-    slots = [j for j, row in enumerate(rows) if row[0] != 0]
-    moved = sum((abs(arb(_weight(reading, j))) * answered[j].error for j in slots), arb(0))
+    # slots that cancel in exact arithmetic, so that the read-out does not see them, still bring their rounding
+    moved = sum((arb(_weight(reading, j)) * slot.error for j, slot in enumerate(answered)), arb(0))
     return (moved + readout_rounding(arithmetic, second.feedforward, answered)).upper()
 
 
