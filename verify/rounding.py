@@ -76,7 +76,7 @@ class Arithmetic:
 
     def plus(self, a: Rounded, b: Rounded, magnitude: arb) -> Rounded:
         error = a.error + b.error
-        return Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny)
+        return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
 
     def times(self, factor: fmpq, value: Rounded) -> Rounded:
         """A product with an exact factor."""
