@@ -69,7 +69,7 @@ class Arithmetic:
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
         carried = sum((w * x.error for w, x in terms), arb(0))
         count = len(inputs) if count is None else count
-        flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
+        flushed = 2 * count * self.tiny * (1 + maximum([arb(0), *(x.magnitude + x.error for x in inputs)]))
         exact_products = all(_power_of_two(w) for w in weights if w != 0)
         rounded = self.gamma(max(0, len(terms) - exact_products)) * (magnitude + carried)
         return self.checked(Rounded(magnitude, carried + rounded + flushed))
