@@ -74,12 +74,13 @@ class Reading:
 
     @cached_property
     def logits(self) -> tuple[np.ndarray, float]:
-        """ρ̂ at the corners, with a bound of the error of these floats: rounded factors and a sum of m products."""
+        """ρ̂ at the corners, with a bound of the error of these floats: rounded factors, a sum of m products, underflow."""
         (left, e_left), (right, e_right) = (floats([[arb(v) for v in row] for row in part]) for part in (self.query, self.key))
         sizes = [float(np.abs(part).max(initial=0.0)) for part in (left, right)]
-        terms, unit = len(left), 2.0**-53
-        error = 2 * terms * (sizes[0] * e_right + sizes[1] * e_left + 2 * (terms + 1) * unit * sizes[0] * sizes[1])
-        return left.T @ right, error
+        terms, unit, least = len(left), 2.0**-53, 2.0**-1022
+        error = 2 * terms * (sizes[0] * e_right + sizes[1] * e_left + 2 * (terms + 1) * unit * sizes[0] * sizes[1] + 8 * least)
+        with np.errstate(all="ignore"):  # what overflows has an infinite error
+            return left.T @ right, error
 
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """Ĥ_t for exact tokens, in balls."""
@@ -254,13 +255,15 @@ def coupling_error(reading: Reading, target: CouplingTarget) -> tuple[arb, np.nd
     """δ = sup_u ½ osc_v (ρ − ρ̂) from above, and the queries (u, v, w) of the rows with the largest oscillation."""
     coupling, e_coupling = target.coupling.grid(reading.knots, reading.knots)
     logits, e_logits = reading.logits
-    gap = coupling - logits
-    high, low = gap.max(axis=1), gap.min(axis=1)
-    rows = np.argsort(low - high)[:CANDIDATES]
+    with np.errstate(all="ignore"):  # infinite logits make an infinite error
+        gap = coupling - logits
+        high, low = gap.max(axis=1), gap.min(axis=1)
+        spread = high - low
+    rows = np.argsort(-spread)[:CANDIDATES]
     xs = reading._floats
     pairs = np.stack([xs[rows], xs[gap[rows].argmin(axis=1)], xs[gap[rows].argmax(axis=1)]], axis=1)
     subtraction = arb(2.0**-52) * arb(float(np.abs(gap).max()))
-    corners = arb(float((high - low).max())) / 2
+    corners = arb(float(spread.max())) / 2
     return corners + subtraction + arb(e_coupling) + arb(e_logits) + grid_error(target.coupling, reading.knots, reading.knots), pairs
 
 
