@@ -215,7 +215,7 @@ class _Balls:
 def _whole_power(base: arb, exponent: int) -> arb:
     """x^n on a ball; the library's power is undefined on balls around 0, where odd powers are monotone and even ones not negative."""
     if exponent == 0:
-        return arb(1)
+        return arb(1) if base.is_finite() else arb.nan()
     if not base.contains(0):
         return base**exponent
     if exponent % 2 == 0:
