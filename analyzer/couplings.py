@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import lower, range_pieces, rational, upper, working_precision
+from analyzer.exact import lower, maximum, range_pieces, rational, upper, working_precision
 from analyzer.formulas import Formula, parse_formula
 from analyzer.piecewise import bilinear_error
 
@@ -208,7 +208,7 @@ class CouplingTarget:
         """sup |F'| on [low, high], from above; infinite where it is not shown to be finite."""
         with working_precision(BITS):
             slopes = [abs(self.F.taylor(0, 1, piece)[1]) for piece in range_pieces(low, high, 64)]
-        return max((s.upper() for s in slopes), key=float) if all(s.is_finite() for s in slopes) else arb.pos_inf()
+            return maximum(slopes).upper() if all(s.is_finite() for s in slopes) else arb.pos_inf()
 
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """H_t for exact tokens."""
