@@ -76,7 +76,7 @@ class SineCoupling:
         for k, value in enumerate(self.sigmas, start=1):
             if not value.is_finite() or not value > 0:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} is not a positive number at k = {k}")
-            if k > 1 and not value <= self.sigmas[k - 2]:
+            if k > 1 and self.sigma.used and not value <= self.sigmas[k - 2]:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} grows at k = {k}; singular values come in decreasing order")
 
     @cached_property
