@@ -8,6 +8,7 @@ and the same function for arrays of numpy or JAX.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +75,7 @@ class SineCoupling:
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 1 <= self.rank <= MAX_RANK:
             raise InputError(f"rank is {str(self.rank)[:40]!r}; it must be a whole number from 1 to {MAX_RANK}")
         for k, value in enumerate(self.sigmas, start=1):
-            if not value.is_finite() or not value > 0:
+            if not math.isfinite(upper(value)) or not value > 0:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} is not a positive number at k = {k}")
             if k > 1 and self.sigma.used and not value <= self.sigmas[k - 2]:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} grows at k = {k}; singular values come in decreasing order")
@@ -185,6 +186,8 @@ class CouplingTarget:
             raise InputError(f"length is {str(self.length)[:40]!r}; it must be a whole number from 1 to {MAX_LENGTH}")
         check_finite(self.f, "f")
         low, high = self.value_range
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise InputError(f"f {self.f.text[:60]!r} has no finite bounds among the floats; divide it by its size")
         check_finite(self.F, "F", rational(low), rational(high))
 
     @cached_property

@@ -6,6 +6,7 @@ cannot be shown to be finite comes out as not finite: what is undefined somewher
 """
 
 import ast
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -223,12 +224,12 @@ def _whole_power(base: arb, exponent: int) -> arb:
     return (base.lower() ** exponent).union(base.upper() ** exponent)
 
 
-class _Series:
 def _tanh(x: arb) -> arb:
     """tanh on a ball, from its ends; the library's is undefined on long balls around 0."""
     return x.lower().tanh().union(x.upper().tanh()) if x.is_finite() else arb.nan()
 
 
+class _Series:
     """Power series with ball coefficients: Taylor coefficients on an interval are those of the series at the interval."""
 
     def number(self, value: fmpq) -> arb_series:
@@ -308,7 +309,7 @@ def _real(coefficient: Any) -> arb:
 
 
 class _Arrays:
-    """Anything with numpy's names; values outside a domain become NaN there."""
+    """Anything with numpy's names; values outside a domain, and constants beyond the floats, become NaN there."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -322,10 +323,16 @@ class _Arrays:
         return float(arb.pi())
 
     def power(self, base: Any, exponent: fmpq) -> Any:
-        return base ** (int(exponent.p) if exponent.q == 1 else nearest(exponent))
+        try:
+            return base ** (int(exponent.p) if exponent.q == 1 else nearest(exponent))
+        except (OverflowError, ZeroDivisionError):  # constants are Python's floats, which raise
+            return math.nan
 
     def over(self, above: Any, below: Any) -> Any:
-        return above / below
+        try:
+            return above / below
+        except ZeroDivisionError:
+            return math.nan
 
     def negative(self, x: Any) -> Any:
         return -x

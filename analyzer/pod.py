@@ -203,7 +203,7 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
         first = bounds(0, 0, panels)
         queue, used = [(-max(first), 0, 0, panels, first)], 1
         cells_done: list[tuple[float, float]] = []
-        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough**2 / 4:
+        while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough * enough / 4:
             _, i, j, cells, _ = heapq.heappop(queue)
             half = cells // 2
             for k, m in ((i, j), (i + half, j), (i, j + half), (i + half, j + half)):
@@ -334,13 +334,16 @@ def _norm(x: np.ndarray) -> arb:
 def _floats(coupling: Coupling, us: np.ndarray, vs: np.ndarray) -> np.ndarray:
     """ρ(u_i, v_j) in floats, without a bound."""
     with np.errstate(all="ignore"):
-        return np.broadcast_to(coupling.compiled(np)(us[:, None], vs[None, :]), (len(us), len(vs))) + 0.0
+        values = np.broadcast_to(coupling.compiled(np)(us[:, None], vs[None, :]), (len(us), len(vs))) + 0.0
+    if not np.isfinite(values).all():  # infinite values would stop the SVD
+        raise InputError(f"rho {coupling.name[:60]!r} leaves the range of floats when it is computed; divide it by its size")
+    return values
 
 
 def _singular_functions(
     coupling: Coupling, rule: Rule, left: np.ndarray, values: np.ndarray, right: np.ndarray, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, Functions]:
-    """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked for."""
+    """φ_k and ψ_k at the nodes, and Nyström's φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); ψ_k likewise, centred if asked for."""
     root = np.sqrt(rule.floats)[:, None]
     phi, psi = left / root, right / root
     points, weights = rule.points, rule.floats[:, None]
@@ -371,7 +374,8 @@ class Decay:
 
 def fit_decay(values: Sequence[arb]) -> Decay:
     """The fitted α is a float and a description, the constant for that α is certified."""
-    used = [(math.log(k), math.log(float(s))) for k, s in enumerate(values, start=1) if s.mid() > 2 * s.rad()]  # log off by less than log 2
+    sure = [(k, s.mid()) for k, s in enumerate(values, start=1) if s.mid() > 2 * s.rad()]  # the log is off by less than log 2
+    used = [(math.log(k), float(middle.log())) for k, middle in sure]
     if len(used) < 2:
         raise InputError(f"{len(used)} singular value(s) lie above their error bar; a decay needs at least two")
     x, y = np.array(used).T
