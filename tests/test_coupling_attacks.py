@@ -101,6 +101,31 @@ def test_an_overflowing_slot_is_refused_though_nobody_reads_it(plain: Transforme
         evaluation_rounding(read(network), 4)
 
 
+def test_sums_that_overflow_before_the_quotient_are_refused() -> None:
+    """Σ_s w_s v_s over 4096 tokens of size 10^35 exceeds float32, though the mean does not; relu then turns NaN into 0."""
+    target = coupling(length=4096, f="0.97e35*x", F="y/0.97e35")
+    network = build(target, rank=1, knots=4, dtype="float32").network
+    assert abs(execute(network, np.ones((4096, 1), "float32"))[0] - 1) > 0.5
+    with pytest.raises(Refusal, match="overflow"):
+        evaluation_rounding(read(network), 4096)
+    assert evaluation_rounding(read(network), 256) < 1
+
+
+def test_exact_weights_beyond_the_floats_make_valid_json(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verify.jl_4_2.SAMPLES", 16)
+    target = coupling()
+    network = build(target, rank=1, knots=4).network
+    attention = network.layers[1].attention
+    query = np.array(attention.query)
+    query[0, 0, 1] *= fmpq(2) ** 2000
+    network = replace(network, layers=(network.layers[0], replace(network.layers[1], attention=replace(attention, query=query))))
+    write(tmp_path / "b", network, {"theorem": "jl-4.2", "target": target.describe(), "bank": "pod", "ffn": "spline"}, "")
+    result = run("verify", tmp_path / "b", "--json")
+    found = json.loads(result.out, parse_constant=pytest.fail)
+    assert result.code == 1 and found["verdict"] == "violated" and found["certified"] is None
+    assert run("verify", tmp_path / "b").code == 1
+
+
 def test_a_read_out_without_neurons(plain: Transformer) -> None:
     width = len(plain.embedding)
     empty = FeedForward(np.zeros((0, width)), np.zeros(0), np.zeros((1, 0)))

@@ -116,6 +116,7 @@ class Arithmetic:
             )
         off = logits.error + 2 * self.unit * (logits.magnitude + logits.error) - (1 - exponential_error(self.dtype)).log()
         gamma, size = self.gamma(count), value.magnitude + value.error
+        self.checked(Rounded(count * value.magnitude, count * (value.error + gamma * size)))  # Σ_s w_s v_s before the quotient, w_s ≤ 1
         sums = (1 + self.unit) * (1 + gamma) / (1 - gamma) - 1
         error = (off / 2).tanh() * (spread + 2 * value.error) + value.error + sums * size + 4 * count * self.tiny * (1 + size)
         return self.checked(Rounded(value.magnitude, error))
