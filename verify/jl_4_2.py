@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.couplings import BITS, CouplingTarget, SineCoupling, floats, grid_error, softmax_mean
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
 from analyzer.piecewise import Neurons, distance
@@ -319,6 +319,8 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     dtype = reading.network.dtype
     found = found.astype("float64" if dtype == "exact" else dtype)
     answers = None if dtype == "exact" else run(reading.network, found[..., None])
+    if answers is not None and not np.isfinite(answers).all():
+        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers; use --dtype exact")
     best, shown = 0.0, ""
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]
