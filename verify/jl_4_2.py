@@ -34,7 +34,7 @@ from analyzer.theorems.coupling_rank import best_error
 from analyzer.theorems.jl_4_2 import ID
 from constructions.execute import run
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part
+from verify.certificate import Certificate, Part, finite
 from verify.rounding import ONE, Arithmetic, readout_rounding
 from verify.worst_sequences import search
 
@@ -225,7 +225,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         "pod": bank,
         "length": target.length,
         "ratio": witness / certified if certified > 0 else 1.0,
-        "tail": upper(promised.tail),
+        "tail": finite(upper(promised.tail)),
         "limit": lower(best_error(target.coupling, len(reading.query))),
         "sampled": _sampled(reading, target, means),
     }
@@ -377,17 +377,17 @@ def _sampled(reading: Reading, target: CouplingTarget, means: Averages) -> dict[
     """Means over random sequences beside what the repaired theorem promises for them."""
     count = sample_count(target)
     tokens = random_tokens(target, count, reading.network.dtype)
-    errors = np.abs(outputs(reading.network, tokens) - wanted(target, tokens))
-    per_sequence = errors.mean(axis=1)
-    return {
-        "sequences": count,
-        "seed": 0,
-        "worst": float(errors.max()),
-        "l1": float(per_sequence.mean()),
-        "l1_standard_error": float(per_sequence.std() / np.sqrt(count)),
-        "l1_bound": upper(means.l1),
-        "mean_square": float((errors**2).mean()),
-        "mean_square_bound": upper(means.root_mean_square**2),
-        "diagonal": upper(means.diagonal),
-        "off_diagonal": upper(means.off_diagonal),
-    }
+    with np.errstate(all="ignore"):  # what overflows here is shown as no number
+        errors = np.abs(outputs(reading.network, tokens) - wanted(target, tokens))
+        per_sequence = errors.mean(axis=1)
+        numbers = {
+            "worst": float(errors.max()),
+            "l1": float(per_sequence.mean()),
+            "l1_standard_error": float(per_sequence.std() / np.sqrt(count)),
+            "l1_bound": upper(means.l1),
+            "mean_square": float((errors**2).mean()),
+            "mean_square_bound": upper(means.root_mean_square**2),
+            "diagonal": upper(means.diagonal),
+            "off_diagonal": upper(means.off_diagonal),
+        }
+    return {"sequences": count, "seed": 0, **{name: finite(value) for name, value in numbers.items()}}
