@@ -58,7 +58,8 @@ class FormulaCoupling:
         """ρ(u_i, v_j)."""
         with working_precision(BITS):
             rows, columns = [arb(u) for u in us], [arb(v) for v in vs]
-            return floats([[self.formula.at(u, v) for v in columns] for u in rows])
+            parts = [floats([[self.formula.at(u, v) for v in columns]]) for u in rows]  # balls of one row at a time: they are large
+            return np.concatenate([values for values, _ in parts]), max(error for _, error in parts)
 
     def compiled(self, xp: Any) -> Callable[[Any, Any], Any]:
         return self.formula.compiled(xp)
