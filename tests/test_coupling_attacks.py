@@ -191,6 +191,11 @@ def test_limits_of_tiny_singular_values(tmp_path: Path, run: Callable[..., Any])
     assert result.code == 0 and result.err == ""
 
 
+def test_limits_of_nothing(run: Callable[..., Any]) -> None:
+    result = run("limits", "coupling", "--rho", "u-u", "--alpha", "1", "--rank", "1", "--json")
+    assert result.code == 0 and result.json["rank"] == 0 and "complexities" not in result.json
+
+
 def test_a_constant_f_has_a_hull_without_length() -> None:
     built = build(coupling(f="1", F="abs(y-1)"), rank=1, dtype="float32")
     assert not read(built.network).faults
