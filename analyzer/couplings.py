@@ -8,6 +8,7 @@ and the same function for arrays of numpy or JAX.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import lower, range_pieces, rational, upper, working_precision
+from analyzer.exact import lower, maximum, range_pieces, rational, upper, working_precision
 from analyzer.formulas import Formula, parse_formula
 from analyzer.piecewise import bilinear_error
 from analyzer.targets import target_from_dict, wrong_kind
@@ -58,7 +59,8 @@ class FormulaCoupling:
         """ρ(u_i, v_j)."""
         with working_precision(BITS):
             rows, columns = [arb(u) for u in us], [arb(v) for v in vs]
-            return floats([[self.formula.at(u, v) for v in columns] for u in rows])
+            parts = [floats([[self.formula.at(u, v) for v in columns]]) for u in rows]  # balls of one row at a time: they are large
+            return np.concatenate([values for values, _ in parts]), max(error for _, error in parts)
 
     def compiled(self, xp: Any) -> Callable[[Any, Any], Any]:
         return self.formula.compiled(xp)
@@ -75,9 +77,9 @@ class SineCoupling:
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or not 1 <= self.rank <= MAX_RANK:
             raise InputError(f"rank is {str(self.rank)[:40]!r}; it must be a whole number from 1 to {MAX_RANK}")
         for k, value in enumerate(self.sigmas, start=1):
-            if not value.is_finite() or not value > 0:
+            if not math.isfinite(upper(value)) or not value > 0:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} is not a positive number at k = {k}")
-            if k > 1 and not value <= self.sigmas[k - 2]:
+            if k > 1 and self.sigma.used and not value <= self.sigmas[k - 2]:
                 raise InputError(f"sigma {self.sigma.text[:60]!r} grows at k = {k}; singular values come in decreasing order")
 
     @cached_property
@@ -186,6 +188,8 @@ class CouplingTarget:
             raise InputError(f"length is {str(self.length)[:40]!r}; it must be a whole number from 1 to {MAX_LENGTH}")
         check_finite(self.f, "f")
         low, high = self.value_range
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise InputError(f"f {self.f.text[:60]!r} has no finite bounds among the floats; divide it by its size")
         check_finite(self.F, "F", rational(low), rational(high))
 
     @cached_property
@@ -209,7 +213,7 @@ class CouplingTarget:
         """sup |F'| on [low, high], from above; infinite where it is not shown to be finite."""
         with working_precision(BITS):
             slopes = [abs(self.F.taylor(0, 1, piece)[1]) for piece in range_pieces(low, high, 64)]
-        return max((s.upper() for s in slopes), key=float) if all(s.is_finite() for s in slopes) else arb.pos_inf()
+            return maximum(slopes).upper() if all(s.is_finite() for s in slopes) else arb.pos_inf()
 
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """H_t for exact tokens."""

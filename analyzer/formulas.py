@@ -6,6 +6,7 @@ cannot be shown to be finite comes out as not finite: what is undefined somewher
 """
 
 import ast
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -203,7 +204,7 @@ class _Balls:
         return x.cos()
 
     def tanh(self, x: arb) -> arb:
-        return x.tanh()
+        return _tanh(x)
 
     def abs(self, x: arb) -> arb:
         return abs(x)
@@ -215,12 +216,17 @@ class _Balls:
 def _whole_power(base: arb, exponent: int) -> arb:
     """x^n on a ball; the library's power is undefined on balls around 0, where odd powers are monotone and even ones not negative."""
     if exponent == 0:
-        return arb(1)
+        return arb(1) if base.is_finite() else arb.nan()
     if not base.contains(0):
         return base**exponent
     if exponent % 2 == 0:
         return arb(0).union(base.abs_upper() ** exponent)
     return (base.lower() ** exponent).union(base.upper() ** exponent)
+
+
+def _tanh(x: arb) -> arb:
+    """tanh on a ball, from its ends; the library's is undefined on long balls around 0."""
+    return x.lower().tanh().union(x.upper().tanh()) if x.is_finite() else arb.nan()
 
 
 class _Series:
@@ -267,8 +273,14 @@ class _Series:
         return x.cos()
 
     def tanh(self, x: arb_series) -> arb_series:
-        """1 − 2/(e^{2x} + 1); the denominator is at least 1."""
-        return arb_series([arb(1)]) - arb_series([arb(2)]) / ((x + x).exp() + arb_series([arb(1)]))
+        """t' = (1 − t²) x', coefficient by coefficient: finite on every interval, however long."""
+        inner = [_real(x[j]) if x.prec > j else arb.nan() for j in range(ctx.cap)]
+        start = _tanh(inner[0])
+        outer, slope = [start], [1 - start * start]
+        for k in range(1, ctx.cap):
+            outer.append(sum((slope[j] * (k - j) * inner[k - j] for j in range(k)), arb(0)) / k)
+            slope.append(-sum((outer[i] * outer[k - i] for i in range(k + 1)), arb(0)))
+        return arb_series(outer)
 
     def abs(self, x: arb_series) -> arb_series:
         return self._kink(x, arb(-1))
@@ -297,7 +309,7 @@ def _real(coefficient: Any) -> arb:
 
 
 class _Arrays:
-    """Anything with numpy's names; values outside a domain become NaN there."""
+    """Anything with numpy's names; values outside a domain, and constants beyond the floats, become NaN there."""
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -311,10 +323,16 @@ class _Arrays:
         return float(arb.pi())
 
     def power(self, base: Any, exponent: fmpq) -> Any:
-        return base ** (int(exponent.p) if exponent.q == 1 else nearest(exponent))
+        try:
+            return base ** (int(exponent.p) if exponent.q == 1 else nearest(exponent))
+        except (OverflowError, ZeroDivisionError):  # constants are Python's floats, which raise
+            return math.nan
 
     def over(self, above: Any, below: Any) -> Any:
-        return above / below
+        try:
+            return above / below
+        except ZeroDivisionError:
+            return math.nan
 
     def negative(self, x: Any) -> Any:
         return -x

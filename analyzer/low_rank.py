@@ -108,8 +108,9 @@ def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
 
 def bends(values: np.ndarray, knots: Sequence[fmpq]) -> np.ndarray:
     """Weights of relu(x − u_i), i < M, in the spline through `values` (M+1, …): the first slope, then changes of slope."""
-    steps = np.array([float(arb(b - a)) for a, b in itertools.pairwise(knots)])
-    slopes = np.diff(values, axis=0) / steps.reshape(-1, *[1] * (values.ndim - 1))
+    steps = np.array([float(arb(b - a)) for a, b in itertools.pairwise(knots)]).reshape(-1, *[1] * (values.ndim - 1))
+    rises = np.diff(values, axis=0)
+    slopes = np.divide(rises, steps, out=np.zeros_like(rises), where=steps > 0)  # the hull of a constant f has no length
     return np.concatenate([slopes[:1], np.diff(slopes, axis=0)])
 
 

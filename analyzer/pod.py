@@ -205,7 +205,7 @@ def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: i
 
         first = bounds(0, 0, panels)
         queue, used = [(-max(first), 0, 0, panels, first)] if panels > 1 else [], 1
-        cells_done = [] if panels > 1 else [first]
+        cells_done: list[tuple[float, float]] = [] if panels > 1 else [first]
         while queue and used < boxes and -queue[0][0] * (len(queue) + len(cells_done)) > enough * enough / 4:
             _, i, j, cells, _ = heapq.heappop(queue)
             half = cells // 2
@@ -341,7 +341,10 @@ def _norm(x: np.ndarray) -> arb:
 def _floats(coupling: Coupling, us: np.ndarray, vs: np.ndarray) -> np.ndarray:
     """ρ(u_i, v_j) in floats, without a bound."""
     with np.errstate(all="ignore"):
-        return np.broadcast_to(coupling.compiled(np)(us[:, None], vs[None, :]), (len(us), len(vs))) + 0.0
+        values = np.broadcast_to(coupling.compiled(np)(us[:, None], vs[None, :]), (len(us), len(vs))) + 0.0
+    if not np.isfinite(values).all():  # infinite values would stop the SVD
+        raise InputError(f"rho {coupling.name[:60]!r} leaves the range of floats when it is computed; divide it by its size")
+    return values
 
 
 def _singular_functions(
@@ -378,7 +381,8 @@ class Decay:
 
 def fit_decay(values: Sequence[arb]) -> Decay:
     """The fitted α is a float and a description, the constant for that α is certified."""
-    used = [(math.log(k), math.log(float(s))) for k, s in enumerate(values, start=1) if s.mid() > 2 * s.rad()]  # log off by less than log 2
+    sure = [(k, s.mid()) for k, s in enumerate(values, start=1) if s.mid() > 2 * s.rad()]  # the log is off by less than log 2
+    used = [(math.log(k), float(middle.log())) for k, middle in sure]
     if len(used) < 2:
         raise InputError(f"{len(used)} singular value(s) lie above their error bar; a decay needs at least two")
     x, y = np.array(used).T

@@ -11,7 +11,7 @@ from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from analyzer.errors import InputError
-from analyzer.exact import from_text, to_text
+from analyzer.exact import UNIT, from_text, to_text
 from constructions.card import Files, write_files
 from constructions.transformer import Attention, FeedForward, Layer, Transformer
 
@@ -104,7 +104,11 @@ def _check(network: Transformer, dtype: str) -> None:
     """Shapes, types, finite numbers, positive decays."""
     if not network.layers:
         raise ValueError("no layers")
+    if dtype != "exact" and dtype not in UNIT:
+        raise ValueError(f"networks run in {', '.join(UNIT)}, not in {dtype[:40]}")
     width = network.embedding.shape[0]
+    if not width:
+        raise ValueError("the residual stream has width 0")
     expected = {"bias": (width,), "embedding": (width, network.dim)}
     for index, layer in enumerate(network.layers):
         attention, ffn = layer.attention, layer.feedforward

@@ -9,7 +9,7 @@ MAX_FAULTS = 20
 """Faults that are listed."""
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
     """JSON has no infinity: an unbounded number is null."""
     return value if math.isfinite(value) else None
 
@@ -95,11 +95,11 @@ class Certificate:
             "faults": list(self.faults[:MAX_FAULTS]),
             "witness": self.witness,
             "witness_input": self.witness_input,
-            "certified": _finite(self.certified),
-            "bound": _finite(self.bound),
+            "certified": finite(self.certified),
+            "bound": finite(self.bound),
             "trivial": self.trivial,
             "lower_bound_heads": self.least_heads,
-            "parts": [{"name": p.name, "certified": _finite(p.certified), "bound": _finite(p.bound)} for p in self.parts],
+            "parts": [{"name": p.name, "certified": finite(p.certified), "bound": finite(p.bound)} for p in self.parts],
             "sizes": self.sizes,
             "dtype": self.dtype,
             "rounding": self.rounding,
@@ -108,15 +108,15 @@ class Certificate:
         }
 
     def _extras(self) -> dict[str, Any]:
-        conditions = [{"name": c.name, "value": _finite(c.certified), "limit": _finite(c.bound), "holds": c.holds} for c in self.conditions]
+        conditions = [{"name": c.name, "value": finite(c.certified), "limit": finite(c.bound), "holds": c.holds} for c in self.conditions]
         return ({"conditions": conditions} if conditions else {}) | self.details
 
     def chain(self) -> dict[str, Any]:
         """The claims that a bundle's card carries."""
         return {
             "witness": self.witness,
-            "certified": _finite(self.certified),
-            "bound": _finite(self.bound),
+            "certified": finite(self.certified),
+            "bound": finite(self.bound),
             "rounding": self.rounding,
             "verdict": self.verdict.value,
         }

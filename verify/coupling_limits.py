@@ -10,6 +10,7 @@ from analyzer.exact import lower, upper
 from analyzer.low_rank import Pod, check_rank, complexities, spectrum
 from analyzer.pod import fit_decay
 from analyzer.theorems.coupling_rank import ID, best_error
+from verify.certificate import finite
 
 SHOWN = 32
 """Singular values in the output."""
@@ -35,9 +36,13 @@ def coupling_limits(target: CouplingTarget, rank: int, alpha: float | None = Non
         "decay": decay,
         "rows": [_row(target, m) for m in range(1, rank + 1)],
     }
-    if exponent is not None and exponent > 0.5:
+    if exponent is not None and exponent > 0.5 and plain.values:
         found = complexities(target, min(rank, len(plain.values)), exponent)
-        numbers = {"c0": upper(found.c0), "c1": upper(found.c1), "c2": None if found.c2 is None else upper(found.c2)}
+        numbers = {
+            "c0": finite(upper(found.c0)),
+            "c1": finite(upper(found.c1)),
+            "c2": None if found.c2 is None else finite(upper(found.c2)),
+        }
         result["complexities"] = {"alpha": exponent, **numbers, "values_known": len(plain.values)}
     return result
 

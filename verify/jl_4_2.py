@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.couplings import BITS, CouplingTarget, SineCoupling, floats, grid_error, softmax_mean
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
 from analyzer.piecewise import Neurons, distance
@@ -34,7 +34,7 @@ from analyzer.theorems.coupling_rank import best_error
 from analyzer.theorems.jl_4_2 import ID
 from constructions.execute import run
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part
+from verify.certificate import Certificate, Part, finite
 from verify.rounding import ONE, Arithmetic, readout_rounding
 from verify.worst_sequences import search
 
@@ -74,12 +74,13 @@ class Reading:
 
     @cached_property
     def logits(self) -> tuple[np.ndarray, float]:
-        """ρ̂ at the corners, with a bound of the error of these floats: rounded factors and a sum of m products."""
+        """ρ̂ at the corners, with a bound of the error of these floats: rounded factors, a sum of m products, underflow."""
         (left, e_left), (right, e_right) = (floats([[arb(v) for v in row] for row in part]) for part in (self.query, self.key))
         sizes = [float(np.abs(part).max(initial=0.0)) for part in (left, right)]
-        terms, unit = len(left), 2.0**-53
-        error = 2 * terms * (sizes[0] * e_right + sizes[1] * e_left + 2 * (terms + 1) * unit * sizes[0] * sizes[1])
-        return left.T @ right, error
+        terms, unit, least = len(left), 2.0**-53, 2.0**-1022
+        error = 2 * terms * (sizes[0] * e_right + sizes[1] * e_left + 2 * (terms + 1) * unit * sizes[0] * sizes[1] + 8 * least)
+        with np.errstate(all="ignore"):  # what overflows has an infinite error
+            return left.T @ right, error
 
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """Ĥ_t for exact tokens, in balls."""
@@ -147,8 +148,9 @@ def read(network: Transformer) -> Reading:
         raise InputError("not a network of theorem 4.2: two layers, one head over all tokens, tokens and values of dimension 1")
     first = network.layers[0]
     faults = []
-    if np.any(to_exact(first.attention.value)) and np.any(to_exact(first.attention.output)):
-        faults.append("the first layer attends to tokens: its splines are no functions of one token")
+    silenced = (first.attention.value, first.attention.output, first.attention.query, first.attention.key)
+    if any(np.any(to_exact(part)) for part in silenced):  # one zero factor does not silence floats: 0 times infinity is not 0
+        faults.append("the first layer's attention is not off: its splines need not be functions of one token")
     if any(layer.feedforward.precision for layer in network.layers):
         faults.append("a feed-forward network rounds its outputs, which theorem 4.2 does not know")
     embedding, bias = to_exact(network.embedding)[:, 0], to_exact(network.bias)
@@ -223,7 +225,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         "pod": bank,
         "length": target.length,
         "ratio": witness / certified if certified > 0 else 1.0,
-        "tail": upper(promised.tail),
+        "tail": finite(upper(promised.tail)),
         "limit": lower(best_error(target.coupling, len(reading.query))),
         "sampled": _sampled(reading, target, means),
     }
@@ -253,13 +255,15 @@ def coupling_error(reading: Reading, target: CouplingTarget) -> tuple[arb, np.nd
     """δ = sup_u ½ osc_v (ρ − ρ̂) from above, and the queries (u, v, w) of the rows with the largest oscillation."""
     coupling, e_coupling = target.coupling.grid(reading.knots, reading.knots)
     logits, e_logits = reading.logits
-    gap = coupling - logits
-    high, low = gap.max(axis=1), gap.min(axis=1)
-    rows = np.argsort(low - high)[:CANDIDATES]
+    with np.errstate(all="ignore"):  # infinite logits make an infinite error
+        gap = coupling - logits
+        high, low = gap.max(axis=1), gap.min(axis=1)
+        spread = high - low
+    rows = np.argsort(-spread)[:CANDIDATES]
     xs = reading._floats
     pairs = np.stack([xs[rows], xs[gap[rows].argmin(axis=1)], xs[gap[rows].argmax(axis=1)]], axis=1)
     subtraction = arb(2.0**-52) * arb(float(np.abs(gap).max()))
-    corners = arb(float((high - low).max())) / 2
+    corners = arb(float(spread.max())) / 2
     return corners + subtraction + arb(e_coupling) + arb(e_logits) + grid_error(target.coupling, reading.knots, reading.knots), pairs
 
 
@@ -298,8 +302,8 @@ def evaluation_rounding(reading: Reading, length: int) -> arb:
         else given
         for row, given in zip(rows, stream, strict=True)
     ]
-    slots = [j for j, row in enumerate(rows) if row[0] != 0]
-    moved = sum((abs(arb(_weight(reading, j))) * answered[j].error for j in slots), arb(0))
+    # slots that cancel in exact arithmetic, so that the read-out does not see them, still bring their rounding
+    moved = sum((arb(_weight(reading, j)) * slot.error for j, slot in enumerate(answered)), arb(0))
     return (moved + readout_rounding(arithmetic, second.feedforward, answered)).upper()
 
 
@@ -315,6 +319,8 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     dtype = reading.network.dtype
     found = found.astype("float64" if dtype == "exact" else dtype)
     answers = None if dtype == "exact" else run(reading.network, found[..., None])
+    if answers is not None and not np.isfinite(answers).all():
+        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers; use --dtype exact")
     best, shown = 0.0, ""
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]
@@ -371,17 +377,17 @@ def _sampled(reading: Reading, target: CouplingTarget, means: Averages) -> dict[
     """Means over random sequences beside what the repaired theorem promises for them."""
     count = sample_count(target)
     tokens = random_tokens(target, count, reading.network.dtype)
-    errors = np.abs(outputs(reading.network, tokens) - wanted(target, tokens))
-    per_sequence = errors.mean(axis=1)
-    return {
-        "sequences": count,
-        "seed": 0,
-        "worst": float(errors.max()),
-        "l1": float(per_sequence.mean()),
-        "l1_standard_error": float(per_sequence.std() / np.sqrt(count)),
-        "l1_bound": upper(means.l1),
-        "mean_square": float((errors**2).mean()),
-        "mean_square_bound": upper(means.root_mean_square**2),
-        "diagonal": upper(means.diagonal),
-        "off_diagonal": upper(means.off_diagonal),
-    }
+    with np.errstate(all="ignore"):  # what overflows here is shown as no number
+        errors = np.abs(outputs(reading.network, tokens) - wanted(target, tokens))
+        per_sequence = errors.mean(axis=1)
+        numbers = {
+            "worst": float(errors.max()),
+            "l1": float(per_sequence.mean()),
+            "l1_standard_error": float(per_sequence.std() / np.sqrt(count)),
+            "l1_bound": upper(means.l1),
+            "mean_square": float((errors**2).mean()),
+            "mean_square_bound": upper(means.root_mean_square**2),
+            "diagonal": upper(means.diagonal),
+            "off_diagonal": upper(means.off_diagonal),
+        }
+    return {"sequences": count, "seed": 0, **{name: finite(value) for name, value in numbers.items()}}

@@ -66,8 +66,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     return result
 
 
-def number(value: float) -> str:
-    return f"{value:.6g}"
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
 
 
 def show_certificate(certificate: Certificate) -> None:
@@ -143,9 +143,10 @@ def _show_coupling(details: dict[str, Any]) -> None:
     out, sampled = console(), details["sampled"]
     limit = f"no head with m_h = {details['rank']} has a coupling error below {number(details['limit'])}"
     out.print(f"witness/certified {details['ratio']:.2f}; {limit}")
+    bar = sampled["l1_standard_error"]
     rows = [
         ["worst", number(sampled["worst"]), ""],
-        ["E|H - Ĥ|", f"{number(sampled['l1'])} ± {sampled['l1_standard_error']:.1g}", number(sampled["l1_bound"])],
+        ["E|H - Ĥ|", f"{number(sampled['l1'])} ± {number(None if bar is None else float(f'{bar:.1g}'))}", number(sampled["l1_bound"])],
         ["E|H - Ĥ|²", number(sampled["mean_square"]), number(sampled["mean_square_bound"])],
     ]
     title = f"sampled: {sampled['sequences']} random sequences of {details['length']} tokens"

@@ -69,14 +69,14 @@ class Arithmetic:
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
         carried = sum((w * x.error for w, x in terms), arb(0))
         count = len(inputs) if count is None else count
-        flushed = 2 * count * self.tiny * (1 + maximum([x.magnitude + x.error for x in inputs]))
+        flushed = 2 * count * self.tiny * (1 + maximum([arb(0), *(x.magnitude + x.error for x in inputs)]))
         exact_products = all(_power_of_two(w) for w in weights if w != 0)
         rounded = self.gamma(max(0, len(terms) - exact_products)) * (magnitude + carried)
         return self.checked(Rounded(magnitude, carried + rounded + flushed))
 
     def plus(self, a: Rounded, b: Rounded, magnitude: arb) -> Rounded:
         error = a.error + b.error
-        return Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny)
+        return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
 
     def times(self, factor: fmpq, value: Rounded) -> Rounded:
         """A product with an exact factor."""
@@ -116,6 +116,7 @@ class Arithmetic:
             )
         off = logits.error + 2 * self.unit * (logits.magnitude + logits.error) - (1 - exponential_error(self.dtype)).log()
         gamma, size = self.gamma(count), value.magnitude + value.error
+        self.checked(Rounded(count * value.magnitude, count * (value.error + gamma * size)))  # Σ_s w_s v_s before the quotient, w_s ≤ 1
         sums = (1 + self.unit) * (1 + gamma) / (1 - gamma) - 1
         error = (off / 2).tanh() * (spread + 2 * value.error) + value.error + sums * size + 4 * count * self.tiny * (1 + size)
         return self.checked(Rounded(value.magnitude, error))
