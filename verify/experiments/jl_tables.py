@@ -12,7 +12,8 @@ to norm 0.1, a rate that warms up to 0.004 and follows a cosine down to a hundre
 mean squares over fresh held-out sequences, against targets in float64: sampled numbers. Beside them stand networks that are
 constructed, with certificates, and the floors of Prop 6.1 (`analyzer.theorems.rnn`), which hold for every causal model.
 
-Table 3 has a second RNN, trained without clipping: early gradients are large there, Adam remembers them, and training stalls.
+Table 3 has a second RNN, trained less well: without clipping, at the usual rate 0.001 (at 0.004 it explodes). Early gradients are large
+there, Adam remembers them, and training stalls: that RNN shows what a ratio of order one can come from.
 
 Not a blind test: rate, clipping, initial scales and the number of steps were chosen among some twenty settings while looking at these
 errors and ratios. What counts as agreement (`RULES`) was given before, but for reading "of order one" as a factor of ten. The RNN's
@@ -43,7 +44,7 @@ from verify.linear_rnn import verify_delay_line, verify_linear_rnn
 
 LENGTH, SWAPPED, FILTER, UNITS = 32, 10, 5, 128
 KERNEL = "exp(-s)"
-RNN, PLAIN, TRANSFORMER = "RNN", "RNN, not clipped", "Transformer"
+RNN, PLAIN, TRANSFORMER = "RNN", "RNN, plain Adam", "Transformer"
 PUBLISHED = {
     2: {
         RNN: {"original": 1.02e-7, "ordering altered": 3.57e-2, "mixed": 1.58e-7},
@@ -69,6 +70,7 @@ class Protocol:
     """Of the Transformer's feed-forward networks."""
 
 
+PLAIN_RATE = 1e-3
 DEFAULT = Protocol()
 FULL = Protocol(steps=30000, seeds=5)
 
@@ -236,7 +238,7 @@ def table_3(protocol: Protocol = DEFAULT, report: Report | None = None) -> Exper
     drawn = [random_kernel(seed) for seed in range(_checked(protocol).seeds)]
     targets = {"original": [causal(k) for k, _ in drawn], "permuted": [reordered(causal(k), order) for k, order in drawn]}
     clipped, history = _rows(3, RNN, targets, protocol, report)
-    plain, _ = _rows(3, PLAIN, targets, replace(protocol, clip=None), report)
+    plain, _ = _rows(3, PLAIN, targets, replace(protocol, clip=None, rate=PLAIN_RATE), report)
     rows = [*clipped, *plain, *_rows(3, TRANSFORMER, targets, protocol, report)[0]]
     floors = [causal_floor([rational(float(v)) for v in k], order) for k, order in drawn]
     floor = _mean_floor(floors)
@@ -389,7 +391,7 @@ def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.
     ]
     stalled = [errors[PLAIN, target].mean for target in ("original", "permuted")]
     if stalled[0] > 10 * errors[RNN, "original"].mean:
-        lines.append(f"without clipping the RNN stalls at {stalled[0]:.3g} on the original ({stalled[1]:.3g} permuted)")
+        lines.append(f"with plain Adam at rate {PLAIN_RATE} the RNN ends at {stalled[0]:.3g} on the original, {stalled[1]:.3g} permuted")
     return lines
 
 
