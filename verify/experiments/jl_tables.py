@@ -33,7 +33,7 @@ import optax
 from flint import arb
 
 from analyzer.errors import InputError
-from analyzer.exact import lower, rational, working_precision
+from analyzer.exact import decimal_above, decimal_below, lower, rational, working_precision
 from analyzer.memory_kernels import parse_kernel
 from analyzer.theorems.rnn import PRECISION, Floor, causal_floor, swapped_ends
 from constructions.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
@@ -372,10 +372,11 @@ def _order_findings(rows: Sequence[Row], floor: Floor) -> list[str]:
     verdict = "the published number is consistent with that"
     if found.published < floor.linear:
         verdict = "the published number is below both, so that RNN, or that order, is not the one described"
+    every, linear, unbiased = (decimal_below(value) for value in (floor.mean_square, floor.linear, floor.unbiased))
     return [
-        f"no causal model of any kind has a mean square error below {floor.mean_square:.4g} on the reordered target (certified); "
+        f"no causal model of any kind has a mean square error below {every} on the reordered target (certified); "
         f"the trained RNN has {found.mean:.4g}, the published one {found.published:.4g}",
-        f"linear RNNs have at least {floor.linear:.4g} with any biases and {floor.unbiased:.4g} without (certified); {verdict}",
+        f"linear RNNs have at least {linear} with any biases and {unbiased} without (certified); {verdict}",
     ]
 
 
@@ -388,9 +389,9 @@ def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.
     if below.size:
         step = int(below[0])
         when = f"is passed at step {step + 1} of {losses['original'].size}; the permuted target has {losses['permuted'][step]:.3g} there"
+    every, linear = decimal_below(floor.mean_square), decimal_below(floor.linear)
     lines = [
-        f"the permuted target has a certified floor of {floor.mean_square:.4g} for causal models ({floor.linear:.4g} for linear RNNs), the "
-        f"original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
+        f"the permuted target has a certified floor of {every} for causal models ({linear} for linear RNNs), the original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
         f"the published error {published:.3g} of the RNN on the original {when}",
     ]
     stalled = [errors[PLAIN, target].mean for target in ("original", "permuted")]
@@ -405,5 +406,5 @@ def _construction_finding(rows: Sequence[Row], constructed: dict[str, Any]) -> s
     return (
         f"the constructed RNN ({constructed['units']} {unit}, {constructed['dtype']}) has a mean square error of {constructed['mse']:.3g}, "
         f"{trained.mean / constructed['mse']:.3g} times less than the trained one with {UNITS} units, and errs by at most "
-        f"{constructed['certified']:.3g} on every sequence (certified)"
+        f"{decimal_above(constructed['certified'])} on every sequence (certified)"
     )
