@@ -391,7 +391,8 @@ def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.
         when = f"is passed at step {step + 1} of {losses['original'].size}; the permuted target has {losses['permuted'][step]:.3g} there"
     every, linear = decimal_below(floor.mean_square), decimal_below(floor.linear)
     lines = [
-        f"the permuted target has a certified floor of {every} for causal models ({linear} for linear RNNs), the original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
+        f"the permuted target has a certified floor of {every} for causal models ({linear} for linear RNNs), "
+        f"the original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
         f"the published error {published:.3g} of the RNN on the original {when}",
     ]
     stalled = [errors[PLAIN, target].mean for target in ("original", "permuted")]
