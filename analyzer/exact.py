@@ -8,6 +8,7 @@ a sympy expression in ball arithmetic, so that the formula a person reads is the
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import sympy
@@ -44,6 +45,16 @@ def _outward(end: arb, direction: float) -> float:
     while not math.isinf(value) and (arb(value) < end if direction > 0 else arb(value) > end):
         value = math.nextafter(value, direction)
     return value
+
+
+def decimal_below(value: float, digits: int = 4) -> str:
+    """A certified lower bound in few digits, rounded down so that the text is true."""
+    return f"{float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(value)):.{digits}g}"
+
+
+def decimal_above(value: float, digits: int = 4) -> str:
+    """The same for an upper bound, rounded up."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(value)):.{digits}g}"
 
 
 def rational(value: int | float | str | fmpq) -> fmpq:

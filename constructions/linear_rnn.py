@@ -32,12 +32,11 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import UNIT, dyadic, nearest, working_precision
 from analyzer.kernels import Exponentials
 from analyzer.memory_kernels import MemoryKernel
-from constructions.precision import HIGHEST, SMALLEST, with_x64
+from constructions.precision import HIGHEST, MANTISSA, SMALLEST, with_x64
 from constructions.transformer import exact_array, to_exact
 
 EXACT_ERROR = fmpq(1, 2**64)
 """Storage bound of exact networks, in the sum norm."""
-BITS = {"float32": 24, "float64": 53}
 LONGEST_MATRIX = 512
 """Sequences up to this length are convolved by a triangular matrix, longer ones by FFT."""
 
@@ -119,11 +118,11 @@ def exact_bits(terms: Sequence[Exponential]) -> int:
 
 def exponential_rnn(kernel: MemoryKernel, dtype: str = "exact") -> LinearRNN:
     """One unit per exponential of ρ, its weights rounded to nearest."""
-    if dtype != "exact" and dtype not in BITS:
-        raise InputError(f"dtype {dtype!r} is not one of exact, {', '.join(BITS)}")
+    if dtype != "exact" and dtype not in MANTISSA:
+        raise InputError(f"dtype {dtype!r} is not one of exact, {', '.join(MANTISSA)}")
     terms = exponentials(kernel)
     with working_precision(256):
-        bits = BITS[dtype] if dtype != "exact" else exact_bits(terms)
+        bits = MANTISSA[dtype] if dtype != "exact" else exact_bits(terms)
     # Twice the bits: then rounding the midpoint of the ball is rounding the number, to relative accuracy u/(1+u) plus far less than u².
     with working_precision(2 * bits + 64):
         ratios = [dyadic(term.ratio, bits) for term in terms]

@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analyzer.errors import InputError
-from analyzer.exact import dyadic, evaluate, from_text, lower, rational, to_grid, to_text, upper, working_precision
+from analyzer.exact import (
+    decimal_above,
+    decimal_below,
+    dyadic,
+    evaluate,
+    from_text,
+    lower,
+    rational,
+    to_grid,
+    to_text,
+    upper,
+    working_precision,
+)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 10**6))
@@ -55,3 +67,9 @@ def test_sympy_in_balls() -> None:
     assert float(found) == pytest.approx(float(expression.subs({x: sympy.Rational(3, 2), y: sympy.Rational(5, 2)})), rel=1e-12)
     with pytest.raises(TypeError):
         evaluate(sympy.gamma(x), {x: fmpq(3)})
+
+
+@given(st.floats(1e-20, 1e20))
+def test_shown_bounds_stay_true(value: float) -> None:
+    below, above = float(decimal_below(value)), float(decimal_above(value, 3))
+    assert below <= value <= above and above - below <= 2e-2 * value

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from analyzer.exact import decimal_below
 from verify.certificate import Certificate, Verdict
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.VIOLATED: "red"}
@@ -203,10 +204,11 @@ def show_jl_table(result: dict[str, Any]) -> None:
         rows.append([f"{row['model']}: {row['target']}", f"{row['mse_mean']:.3g}", spread, row["seeds"], published])
     built, floor = result["constructed"], result["floor"]
     altered = next(row["target"] for row in result["ratios"])
-    rows.append([f"constructed RNN, {built['units']} units, {built['dtype']}: {built['target']}", f"{built['mse']:.3g}", "-", "-", "-"])
-    rows.append([f"every causal model: {altered}", f"≥ {floor['mse']:.4g}", "-", "-", "-"])
-    rows.append([f"every linear RNN, any biases: {altered}", f"≥ {floor['mse_linear']:.4g}", "-", "-", "-"])
-    rows.append([f"every linear RNN, no biases: {altered}", f"≥ {floor['mse_linear_without_biases']:.4g}", "-", "-", "-"])
+    unit = "unit" if built["units"] == 1 else "units"
+    rows.append([f"constructed RNN, {built['units']} {unit}, {built['dtype']}: {built['target']}", f"{built['mse']:.3g}", "-", "-", "-"])
+    rows.append([f"every causal model: {altered}", f"≥ {decimal_below(floor['mse'])}", "-", "-", "-"])
+    rows.append([f"every linear RNN, any biases: {altered}", f"≥ {decimal_below(floor['mse_linear'])}", "-", "-", "-"])
+    rows.append([f"every linear RNN, no biases: {altered}", f"≥ {decimal_below(floor['mse_linear_without_biases'])}", "-", "-", "-"])
     protocol = result["protocol"]
     title = f"{result['experiment']}: mean square errors (sampled), {protocol['steps']} steps; floors (≥) are certified"
     out.print(table(title, ["", "error", "spread", "seeds", "published"], rows))

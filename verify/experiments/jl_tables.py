@@ -12,12 +12,13 @@ to norm 0.1, a rate that warms up to 0.004 and follows a cosine down to a hundre
 mean squares over fresh held-out sequences, against targets in float64: sampled numbers. Beside them stand networks that are
 constructed, with certificates, and the floors of Prop 6.1 (`analyzer.theorems.rnn`), which hold for every causal model.
 
-Table 3 has a second RNN, trained without clipping: early gradients are large there, Adam remembers them, and training stalls.
+Table 3 has a second RNN, trained less well: without clipping, at the usual rate 0.001 (at 0.004 it explodes). Permuted errors sit at
+their floor in any case, so the ratio says how well the RNN was trained on the original.
 
 Not a blind test: rate, clipping, initial scales and the number of steps were chosen among some twenty settings while looking at these
 errors and ratios. What counts as agreement (`RULES`) was given before, but for reading "of order one" as a factor of ten. The RNN's
 errors on causal targets lie near 1e-10 and scatter by a factor of ten between seeds: with three seeds the ratio of two such rows came
-out between 0.1 and 2 over those settings.
+out between 0.1 and 2 over those settings. Three other filters with random signs, mostly equal ones, gave the Transformer a ratio of 0.48.
 """
 
 import time
@@ -32,7 +33,7 @@ import optax
 from flint import arb
 
 from analyzer.errors import InputError
-from analyzer.exact import lower, rational, working_precision
+from analyzer.exact import decimal_above, decimal_below, lower, rational, working_precision
 from analyzer.memory_kernels import parse_kernel
 from analyzer.theorems.rnn import PRECISION, Floor, causal_floor, swapped_ends
 from constructions.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
@@ -43,7 +44,7 @@ from verify.linear_rnn import verify_delay_line, verify_linear_rnn
 
 LENGTH, SWAPPED, FILTER, UNITS = 32, 10, 5, 128
 KERNEL = "exp(-s)"
-RNN, PLAIN, TRANSFORMER = "RNN", "RNN, not clipped", "Transformer"
+RNN, PLAIN, TRANSFORMER = "RNN", "RNN, plain Adam", "Transformer"
 PUBLISHED = {
     2: {
         RNN: {"original": 1.02e-7, "ordering altered": 3.57e-2, "mixed": 1.58e-7},
@@ -69,6 +70,7 @@ class Protocol:
     """Of the Transformer's feed-forward networks."""
 
 
+PLAIN_RATE = 1e-3
 DEFAULT = Protocol()
 FULL = Protocol(steps=30000, seeds=5)
 
@@ -236,7 +238,7 @@ def table_3(protocol: Protocol = DEFAULT, report: Report | None = None) -> Exper
     drawn = [random_kernel(seed) for seed in range(_checked(protocol).seeds)]
     targets = {"original": [causal(k) for k, _ in drawn], "permuted": [reordered(causal(k), order) for k, order in drawn]}
     clipped, history = _rows(3, RNN, targets, protocol, report)
-    plain, _ = _rows(3, PLAIN, targets, replace(protocol, clip=None), report)
+    plain, _ = _rows(3, PLAIN, targets, replace(protocol, clip=None, rate=PLAIN_RATE), report)
     rows = [*clipped, *plain, *_rows(3, TRANSFORMER, targets, protocol, report)[0]]
     floors = [causal_floor([rational(float(v)) for v in k], order) for k, order in drawn]
     floor = _mean_floor(floors)
@@ -370,26 +372,32 @@ def _order_findings(rows: Sequence[Row], floor: Floor) -> list[str]:
     verdict = "the published number is consistent with that"
     if found.published < floor.linear:
         verdict = "the published number is below both, so that RNN, or that order, is not the one described"
+    every, linear, unbiased = (decimal_below(value) for value in (floor.mean_square, floor.linear, floor.unbiased))
     return [
-        f"no causal model of any kind has a mean square error below {floor.mean_square:.4g} on the reordered target (certified); "
+        f"no causal model of any kind has a mean square error below {every} on the reordered target (certified); "
         f"the trained RNN has {found.mean:.4g}, the published one {found.published:.4g}",
-        f"linear RNNs have at least {floor.linear:.4g} with any biases and {floor.unbiased:.4g} without (certified); {verdict}",
+        f"linear RNNs have at least {linear} with any biases and {unbiased} without (certified); {verdict}",
     ]
 
 
 def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.ndarray]) -> list[str]:
     errors = {(row.model, row.target): row for row in rows}
     published = PUBLISHED[3][RNN]["original"]
-    below = np.nonzero(history["original"].mean(axis=0) < published)[0]
-    when = f"is passed at step {int(below[0]) + 1} of {history['original'].shape[1]}" if below.size else "is not reached"
+    losses = {target: history[target].mean(axis=0) for target in ("original", "permuted")}
+    below = np.nonzero(losses["original"] < published)[0]
+    when = "is not reached in our training on the original"
+    if below.size:
+        step = int(below[0])
+        when = f"is passed at step {step + 1} of {losses['original'].size}; the permuted target has {losses['permuted'][step]:.3g} there"
+    every, linear = decimal_below(floor.mean_square), decimal_below(floor.linear)
     lines = [
-        f"the permuted target has a certified floor of {floor.mean_square:.4g} for causal models ({floor.linear:.4g} for linear RNNs), the "
-        f"original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
-        f"the published error {published:.3g} of the RNN {when} of our training on the original",
+        f"the permuted target has a certified floor of {every} for causal models ({linear} for linear RNNs), "
+        f"the original has none: what the RNN reaches there ({errors[RNN, 'original'].mean:.3g}) is a matter of training",
+        f"the published error {published:.3g} of the RNN on the original {when}",
     ]
     stalled = [errors[PLAIN, target].mean for target in ("original", "permuted")]
     if stalled[0] > 10 * errors[RNN, "original"].mean:
-        lines.append(f"without clipping the RNN stalls at {stalled[0]:.3g} on the original ({stalled[1]:.3g} permuted)")
+        lines.append(f"with plain Adam at rate {PLAIN_RATE} the RNN ends at {stalled[0]:.3g} on the original, {stalled[1]:.3g} permuted")
     return lines
 
 
@@ -399,5 +407,5 @@ def _construction_finding(rows: Sequence[Row], constructed: dict[str, Any]) -> s
     return (
         f"the constructed RNN ({constructed['units']} {unit}, {constructed['dtype']}) has a mean square error of {constructed['mse']:.3g}, "
         f"{trained.mean / constructed['mse']:.3g} times less than the trained one with {UNITS} units, and errs by at most "
-        f"{constructed['certified']:.3g} on every sequence (certified)"
+        f"{decimal_above(constructed['certified'])} on every sequence (certified)"
     )
