@@ -353,9 +353,9 @@ def test_a_wrong_basis_is_no_basis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_couplings_are_refused_in_one_line() -> None:
-    with pytest.raises(InputError, match="too large"):
+    with pytest.raises(InputError, match="range of floats"):
         nystrom(parse_coupling("exp(600*(u+v))"))
-    with pytest.raises(InputError, match="finite float"):
+    with pytest.raises(InputError, match="float"):
         pod(parse_coupling("(1e99*(u+v))**4"))
     with pytest.raises(InputError, match="power of two"):
         interpolation_error(parse_coupling("exp(u*v)"), 3, 2)
