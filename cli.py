@@ -296,7 +296,7 @@ def _coupling_bound(path: Path, rank: int | None, knots: int | None, error: floa
     m, pieces = plan_sizes(target, "pod", rank, knots, jl_4_2.DEFAULT_ERROR if error is None else error, "exact")
     readout_pieces = 1 if is_affine(target) else pieces
     promised = budget(target, "pod", m, uniform_knots(pieces), hull_knots(target, readout_pieces), "exact")
-    means = averages(target, promised, "pod", m)
+    means = averages(target, promised, "pod", m, uniform_knots(pieces))
     return {
         "theorem": jl_4_2.ID,
         "rank": m,

@@ -6,6 +6,7 @@ not affine is refused, naming the term.
 """
 
 import ast
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -138,7 +139,9 @@ def syntax_tree(text: str, what: str) -> ast.expr:
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"the {what} has {len(text)} characters, the limit is {MAX_CHARACTERS}")
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():  # the parser comments on odd spellings; the whitelist decides
+            warnings.simplefilter("ignore", SyntaxWarning)
+            return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
 

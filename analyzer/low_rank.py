@@ -11,7 +11,7 @@ The last term is what the known singular functions leave over. Softmax does not 
 values have no preferred singular functions: where m cuts through a group of them, the whole group counts as tail, so that T_m does
 not depend on how a machine turned them.
 
-The same tail in mean: for independent uniform tokens, δ = ρ − ρ̂ and any t,
+The same tail in mean: for independent uniform tokens, δ = ρ − g(u) − ρ̂ and any t,
 
     E max_s |δ(x_t, x_s)| ≤ ∫|δ(u, u)| du + √(τ−1) ‖δ‖_{L²},      and the same with root mean squares,
 
@@ -70,6 +70,18 @@ class Factors:
     right: np.ndarray  # (M+1, r)
     remainder: float
     largest: float
+    values: np.ndarray  # (M+1, M+1): ρ
+
+    def gap(self, rank: int) -> np.ndarray:
+        """What the first m leave of ρ at the knots, each row's mean over v removed."""
+        rest = self.values - self.left[:, :rank] @ self.right[:, :rank].T
+        return rest - (rest @ self.weights)[:, None]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the trapezoidal rule."""
+        steps = np.diff(np.array([float(arb(x)) for x in self.knots]))
+        return (np.append(steps, 0.0) + np.append(0.0, steps)) / 2
 
     def tail(self, rank: int) -> float:
         """T_m, rounded up."""
@@ -90,7 +102,7 @@ def uniform_knots(pieces: int) -> tuple[fmpq, ...]:
     return tuple(fmpq(i, pieces) for i in range(pieces + 1))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
     """The factors of a coupling at given knots."""
     found = spectrum(coupling, bank)
@@ -103,7 +115,7 @@ def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
     values, error = coupling.grid(knots, knots)
     rest = values - left @ right.T
     remainder = float((rest.max(axis=1) - rest.min(axis=1)).max()) / 2 + error
-    return Factors(knots, sigma[:used], left, right, remainder, float(np.abs(values).max()))
+    return Factors(knots, sigma[:used], left, right, remainder, float(np.abs(values).max()), values)
 
 
 def bends(values: np.ndarray, knots: Sequence[fmpq]) -> np.ndarray:
@@ -203,17 +215,25 @@ class Averages:
     off_diagonal: arb
 
 
-def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int) -> Averages:
-    """The repaired Theorem 4.2: the tail in L² for s ≠ t, the diagonal for s = t, the sup norm of everything else."""
+def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int, us: tuple[fmpq, ...]) -> Averages:
+    """The repaired Theorem 4.2 for splines: δ in L² for s ≠ t, on the diagonal for s = t, the sup norm of everything else.
+
+    δ = I τ + (ρ − I ρ) + storage, τ what the first m singular functions leave of ρ. On a cell I τ is a mean of its corners, with
+    weights that integrate to 1/4 of the area each and, along the diagonal, to 1/3, 1/6, 1/6, 1/3 of its length. Squares are convex, so
+    the same weights bound ∫(I τ)² by the squares at corners: trapezoidal sums.
+    """
+    found = factors(target.coupling, us, bank)
+    gap, slack = found.gap(rank), SLACK * (1 + found.largest)
+    squares = float(found.weights @ gap**2 @ found.weights)
+    steps = np.diff(np.array([float(arb(x)) for x in us]))
+    sides = [np.diag(gap)[:-1], np.diag(gap, 1), np.diag(gap, -1), np.diag(gap)[1:]]
+    means = [
+        sum(share * (steps @ np.abs(part) ** power) for share, part in zip((1 / 3, 1 / 6, 1 / 6, 1 / 3), sides, strict=True))
+        for power in (1, 2)
+    ]
     with working_precision(BITS):
-        tail = spectrum(target.coupling, bank).tail_energy(rank).upper().max(arb(0)).sqrt()
-        if isinstance(target.coupling, SineCoupling):  # δ(u, u) = Σ_{k>m} σ_k (1 − cos 4πku)
-            left = target.coupling.sigmas[rank:]
-            diagonal = sum(left, arb(0))
-            square = (diagonal**2 + sum((s**2 for s in left), arb(0)) / 2).sqrt()
-        else:
-            diagonal = square = promised.tail
-        off = arb(target.length - 1).sqrt() * tail
+        diagonal, square = arb(float(means[0])) * (1 + slack) + slack, arb(float(means[1])).sqrt() * (1 + slack) + slack
+        off = arb(target.length - 1).sqrt() * (arb(squares).sqrt() * (1 + slack) + slack)
         rest = promised.interpolation + promised.stored
         outside = promised.slope * promised.values + promised.readout
         scale = promised.slope * promised.largest

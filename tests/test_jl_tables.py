@@ -15,6 +15,7 @@ from verify.experiments.jl_tables import (
     DEFAULT,
     LENGTH,
     PLAIN,
+    STOPPED,
     RNN,
     SIGNS,
     TRANSFORMER,
@@ -83,7 +84,9 @@ def test_constructed_networks_beat_trained_ones(second: Experiment, third: Exper
 
 def test_table_3_has_ratios_of_order_one_early_in_training(third: Experiment) -> None:
     assert all(1 / 10 < r.ratio < 10 for r in third.ratios if r.model == TRANSFORMER)
-    assert {row.model for row in third.rows} == {RNN, PLAIN, TRANSFORMER}
+    assert {row.model for row in third.rows} == {RNN, PLAIN, STOPPED, TRANSFORMER}
+    stopped = next(ratio for ratio in third.ratios if ratio.model == STOPPED)
+    assert stopped.agrees and 0.5 < stopped.ratio < 2
 
 
 def test_runs_repeat() -> None:

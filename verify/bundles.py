@@ -38,7 +38,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     if theorem not in built:
         raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join(built)}")
     banks = BANKS.get(str(theorem), thm_3_1.BANKS)
-    for key, allowed in (("bank", banks), ("ffn", ("spline", "barron"))):
+    for key, allowed in (("bank", banks), ("ffn", ("spline",) if theorem == jl_4_2.ID else ("spline", "barron"))):
         if card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     if theorem in FIXED:

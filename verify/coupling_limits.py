@@ -68,4 +68,9 @@ def _decay(found: Pod) -> dict[str, Any] | None:
     if len(found.values) < 3:
         return None
     fitted = fit_decay(found.values)
-    return {"alpha": fitted.alpha, "standard_error": fitted.standard_error, "c1": upper(fitted.constant), "values": len(found.values)}
+    return {
+        "alpha": fitted.alpha,
+        "standard_error": finite(fitted.standard_error),
+        "c1": upper(fitted.constant),
+        "values": len(found.values),
+    }

@@ -213,7 +213,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         bound = promised.total + rounding
         witness, shown = _witness(reading, target, pairs)
         trivial = _trivial(target)
-    means = averages(target, promised, bank, max(1, len(reading.query)))
+    means = averages(target, promised, bank, max(1, len(reading.query)), reading.knots)
     parts = (
         Part("coupling", upper(delta), upper(promised.coupling)),
         Part("values", upper(values), upper(promised.values)),

@@ -97,7 +97,7 @@ def measure(alpha: str, rank: int, sequences: int, seed: int, report: Callable[[
         square.append((errors**2).mean(axis=1))
         l1_alone.append(np.abs(without_self(sigma[:m], tokens) - alone).mean(axis=1))
         promised = budget(target, "pod", m, us, hull_knots(target, 1), "exact")
-        bound.append(upper(averages(target, promised, "pod", m).l1))
+        bound.append(upper(averages(target, promised, "pod", m, us).l1))
         tail.append(float(np.sqrt((sigma[m:] ** 2).sum())))
     return Curve(alpha, rank, *(np.array(part) for part in (l1, square, l1_alone, bound, tail)))
 
