@@ -21,7 +21,7 @@ are then the last m tokens, exactly.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -123,10 +123,8 @@ def exponential_rnn(kernel: MemoryKernel, dtype: str = "exact") -> LinearRNN:
     terms = exponentials(kernel)
     with working_precision(256):
         bits = MANTISSA[dtype] if dtype != "exact" else exact_bits(terms)
-    # Twice the bits: then rounding the midpoint of the ball is rounding the number, to relative accuracy u/(1+u) plus far less than u².
-    with working_precision(2 * bits + 64):
-        ratios = [dyadic(term.ratio, bits) for term in terms]
-        outputs = [dyadic(term.amplitude, bits) for term in terms]
+    ratios = [_rounded(term, "ratio", bits) for term in terms]
+    outputs = [_rounded(term, "amplitude", bits) for term in terms]
     weights = (exact_array(ratios), exact_array([1] * len(terms)), exact_array(outputs))
     if dtype == "exact":
         return LinearRNN(*weights)
@@ -136,6 +134,22 @@ def exponential_rnn(kernel: MemoryKernel, dtype: str = "exact") -> LinearRNN:
     if not all(z < 1 for z in ratios):
         raise Refusal(f"a decay rounds to 1 in {dtype}: the network would never forget; use dtype exact")
     return LinearRNN(*(np.array([nearest(v) for v in values]).astype(dtype) for values in weights))
+
+
+def _rounded(term: Exponential, number: Literal["ratio", "amplitude"], bits: int) -> fmpq:
+    """z or a of an exponential, rounded to `bits` bits.
+
+    Balls with twice the bits: then rounding the midpoint is rounding the number, to relative accuracy u/(1+u) plus far less than u².
+    Parts of an amplitude may cancel, so the precision grows until that many bits are left. It does end: Σ r_j e^{q_j} with distinct
+    rational q_j is not 0 (Lindemann–Weierstrass).
+    """
+    precision = 2 * bits + 64
+    while True:
+        with working_precision(precision):
+            ball = term.ratio if number == "ratio" else term.amplitude
+            if ball.rel_accuracy_bits() >= 2 * bits:
+                return dyadic(ball, bits)
+        precision *= 2
 
 
 def delay_line(values: Sequence[float] | np.ndarray, dtype: str = "float64") -> LinearRNN:
