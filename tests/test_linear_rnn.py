@@ -59,6 +59,27 @@ def test_the_chain_holds_for_constructed_networks(text: str, dtype: str) -> None
         assert certificate.rounding > 0
 
 
+@pytest.mark.parametrize(
+    ("digits", "dtype"),
+    [
+        ("2.71828182845904523536028747135266", "float32"),
+        ("2.718281828459045235360287471352662497757", "float64"),
+        ("2.718281828459045235360287471352662497757", "exact"),
+    ],
+)
+def test_amplitudes_that_nearly_cancel_are_stored_to_full_accuracy(digits: str, dtype: str) -> None:
+    kernel = parse_kernel(f"exp(1-s) - {digits}*exp(-s)")
+    certificate = verify_linear_rnn(exponential_rnn(kernel, dtype), kernel)
+    assert certificate.verdict is Verdict.HOLDS, certificate.advice
+
+
+def test_subnormal_tokens_are_covered() -> None:
+    """2^100 x is exact but where XLA takes a subnormal token for 0: then all of it is lost."""
+    rnn, token = delay_line([2.0**100], "float32"), np.float32(2.0**-127)
+    error = abs(float(forward(rnn, [token])[0]) - 2.0**-27)
+    assert error <= verify_delay_line(rnn, [fmpq(2) ** 100]).certified < 1e-7
+
+
 def test_certified_is_not_below_any_sampled_error() -> None:
     kernel = parse_kernel("2*exp(-s/3) - exp(-s)")
     rnn = exponential_rnn(kernel, "float32")

@@ -4,10 +4,11 @@ The executor of a dp-free layer (`constructions.fast`) performs, outside compari
 type; XLA may order sums as it likes and may fuse a product into a sum, and it may flush results below the least normal number η to
 zero. With γ_n = nu/(1−nu), for any order and with or without fusing,
 
-    |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|b_i|),
+    |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|a_i| + max|b_i|),
 
-the last term for flushed factors and products. Every quantity carries a magnitude (bound of the exact value for tokens in [−1, 1])
-and an error; both are propagated through embedding, values, heads, output projection, residual addition and feed-forward network.
+the last term for flushed factors (a token may be subnormal, too) and products. Every quantity carries a magnitude (bound of the exact value
+for tokens in [−1, 1]) and an error; both are propagated through embedding, values, heads, output projection, residual addition and feed-
+forward network.
 A scan state S ← zS + v has, with E its error,
 
     E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
@@ -69,7 +70,8 @@ class Arithmetic:
         magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
         carried = sum((w * x.error for w, x in terms), arb(0))
         count = len(inputs) if count is None else count
-        flushed = 2 * count * self.tiny * (1 + maximum([arb(0), *(x.magnitude + x.error for x in inputs)]))
+        largest = maximum([arb(0), *(w for w, _ in terms)]) + maximum([arb(0), *(x.magnitude + x.error for x in inputs)])
+        flushed = 2 * count * self.tiny * (1 + largest)
         exact_products = all(_power_of_two(w) for w in weights if w != 0)
         rounded = self.gamma(max(0, len(terms) - exact_products)) * (magnitude + carried)
         return self.checked(Rounded(magnitude, carried + rounded + flushed))
