@@ -227,9 +227,10 @@ class MemoryKernel:
                 return arb.pos_inf()
             constant, q, a = found
             q, a = q + power, a - growth
-            if a < 0 or (a == 0 and q > 0) or (a > 0 and q > a * start):  # not falling from here on
+            if a < 0 or (a == 0 and q > 0):
                 return arb.pos_inf()
-            total += abs(arb(c)) * constant * arb(start) ** arb(q) * (-arb(a) * start).exp()
+            peak = arb(q / a) if a > 0 and q > a * start else arb(start)  # s^q e^{−as} rises up to s = q/a
+            total += abs(arb(c)) * constant * peak ** arb(q) * (-arb(a) * peak).exp()
         return total
 
     def check_envelope(self, envelope: Envelope) -> None:

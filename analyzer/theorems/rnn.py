@@ -181,7 +181,7 @@ class Floor:
 def swapped_ends(length: int, count: int) -> tuple[int, ...]:
     """The permutation that swaps the first and the last `count` of `length` positions."""
     if not 0 <= 2 * count <= length:
-        raise InputError(f"{count} positions at both ends of {length} overlap")
+        raise InputError(f"cannot swap {count} positions at both ends of {length}; give 0 to {length // 2}")
     ends = range(length - count, length)
     return (*ends, *range(count, length - count), *range(count))
 
@@ -275,7 +275,8 @@ def _identity(size: int) -> arb_mat:
 
 
 def _frobenius(matrix: arb_mat) -> arb:
-    return sum((v * v for v in matrix.entries()), arb(0)).sqrt().upper()
+    # ends of balls, because the square of a ball around 0 reaches below 0 and has no root
+    return sum((v.abs_upper() ** 2 for v in matrix.entries()), arb(0)).sqrt().upper()
 
 
 def relabelled(matrix: Sequence[Sequence[arb]], rows: Sequence[int], columns: Sequence[int]) -> list[list[arb]]:
