@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.exact import decimal_below
+from analyzer.exact import decimal_above, decimal_below
 from verify.certificate import Certificate, Verdict
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.VIOLATED: "red"}
@@ -505,7 +505,9 @@ def show_coupling_limits(result: dict[str, Any]) -> None:
     pairs = zip_longest(result["singular_values"][:8], result["centred_singular_values"][:8])
     rows = [[k, *(_enclosure(p) if p else "-" for p in pair)] for k, pair in enumerate(pairs, start=1)]
     out.print(table("", ["k", "σ_k of ρ", "σ_k of ρ modulo functions of u"], rows))
-    best = [[r["rank"], _enclosure([r["lower"], r["upper"]]), number(r["log_odds"]), number(r["plain_upper"])] for r in result["rows"]]
+    best = [
+        [r["rank"], _enclosure([r["lower"], r["upper"]]), decimal_below(r["log_odds"], 6), number(r["plain_upper"])] for r in result["rows"]
+    ]
     out.print("no query and key maps with m_h coordinates come closer to ρ, in L² and modulo functions of u, than")
     out.print(table("", ["m_h", "best error", "log-odds of two tokens off by ≥", "best without the modulo ≤"], best))
     ranks = ["infinite or undecided" if result[key] is None else str(result[key]) for key in ("rank", "centred_rank")]
@@ -515,10 +517,8 @@ def show_coupling_limits(result: dict[str, Any]) -> None:
         out.print(f"fitted decay σ_k ~ k^-{decay['alpha']:.3f} (± {decay['standard_error']:.3f}) over {decay['values']} values")
     if "complexities" in result:
         found = result["complexities"]
-        c2 = "not bounded (a kink)" if found["c2"] is None else number(found["c2"])
-        out.print(
-            f"complexities at α = {found['alpha']:.4g}: C_0 ≤ {number(found['c0'])}, C_1 ≤ {number(found['c1'])}, C_2 (splines) ≤ {c2}"
-        )
+        c2 = "not bounded (a kink)" if found["c2"] is None else f"≤ {number(found['c2'])}"
+        out.print(f"complexities at α = {found['alpha']:.4g}: C_0 ≤ {number(found['c0'])}, C_1 ≤ {number(found['c1'])}, C_2 (splines) {c2}")
     if result.get("figure"):
         out.print(f"figure written to {result['figure']}", soft_wrap=True)
 
@@ -602,17 +602,20 @@ def show_rnn_limits(result: dict[str, Any]) -> None:
     else:
         out.print(f"{result['kernel']}: C_1 = {number(found['c1'])}, C_2 = {_enclosure(found['c2'])}, C_RNN = {_enclosure(found['c_rnn'])}")
     rows = [
-        ["any causal model, worst case", number(floor["supremum"])],
-        ["any causal model, mean square", number(floor["mean_square"])],
-        ["linear RNNs with biases, mean square", number(floor["linear"])],
-        ["linear RNNs without, mean square", number(floor["unbiased"])],
+        [name, decimal_below(floor[key], 6)]
+        for name, key in (
+            ("any causal model, worst case", "supremum"),
+            ("any causal model, mean square", "mean_square"),
+            ("linear RNNs with biases, mean square", "linear"),
+            ("linear RNNs without, mean square", "unbiased"),
+        )
     ]
-    title = f"first and last {result['swapped']} of {result['length']} tokens exchanged: errors are at least"
-    out.print(table(title, ["", "certified floor"], rows))
+    title = f"first and last {result['swapped']} of {result['length']} tokens exchanged"
+    out.print(table(title, ["certified floor", "error ≥"], rows))
     if "mixing" in result:
         mixed = result["mixing"]
-        ranks = f"rank of the softmax logits {mixed['rank_before']} before, at least {mixed['rank_after']} after"
-        out.print(f"filtered: C_2 ≤ {number(mixed['c2'])} (Prop 6.3 allows {number(mixed['allowed'])}); {ranks}")
+        ranks = f"rank of the softmax logits at least {mixed['rank_before']} before and {mixed['rank_after']} after"
+        out.print(f"filtered: C_2 ≤ {decimal_above(mixed['c2'], 6)} (Prop 6.3 allows {number(mixed['allowed'])}); {ranks}")
     if "refused" in made:
         out.print(f"no RNN built: {made['refused']}", soft_wrap=True)
     else:
