@@ -237,7 +237,9 @@ def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int, us:
         rest = promised.interpolation + promised.stored
         outside = promised.slope * promised.values + promised.readout
         scale = promised.slope * promised.largest
-        return Averages(scale * (diagonal + off + rest) + outside, scale * (square + off + rest) + outside, diagonal, off)
+        # no mean is above the worst case
+        l1, root = ((scale * (part + off + rest) + outside).min(promised.total) for part in (diagonal, square))
+        return Averages(l1, root, diagonal, off)
 
 
 @dataclass(frozen=True)
