@@ -167,6 +167,8 @@ def _adaptive_target(path: Path) -> Any:
 def _theorem(theorem_id: str) -> Any:
     from analyzer.theorems import LIMITS, THEOREMS
 
+    if theorem_id in LIMITS:
+        raise InputError(f"{theorem_id} is a limit, not the bound of a size; lemmaformer limits evaluates those, theorems states them")
     if theorem_id not in THEOREMS:
         raise InputError(f"unknown theorem {theorem_id[:40]!r}; known: {', '.join(THEOREMS)}; limits: {', '.join(LIMITS)}")
     return THEOREMS[theorem_id]
@@ -554,7 +556,7 @@ def fixed(
     if target_file:
         target = fixed_target(read_toml(target_file), str(target_file))
     else:
-        target = FixedMemory(_lags(lags or ""), dim, readout, None if alphabet is None else _letters(alphabet))
+        target = FixedMemory(_lags(lags or ""), dim, readout, None if alphabet is None else _letters(alphabet, "--alphabet"))
     if target_file and (dim != 1 or readout is not None or alphabet is not None):
         raise InputError("--dim, --readout and --alphabet go with --lags; a target file has its own")
     if share and bank == "minimal":
@@ -605,12 +607,15 @@ def _depth(text: str) -> int | None:
     return int(text)
 
 
-def _letters(text: str) -> tuple[Any, ...]:
-    """Letters such as -1,0.5,1, as exact decimals."""
+def _letters(text: str, option: str) -> tuple[Any, ...]:
+    """Numbers such as -1,0.5,1, as exact decimals."""
     from analyzer.exact import rational
 
     signed = [(part.startswith("-"), part.removeprefix("-")) for part in text.replace(" ", "").split(",")]
-    return tuple(-rational(size) if negative else rational(size) for negative, size in signed)
+    try:
+        return tuple(-rational(size) if negative else rational(size) for negative, size in signed)
+    except InputError as error:
+        raise InputError(f"{option} takes decimals such as -1,0.5,1: {error}") from None
 
 
 def _chain(target: Any, options: dict[str, Any], out: Path, as_json: bool, quiet: bool) -> None:
@@ -944,7 +949,7 @@ def limits_coupling(
 @_json
 def limits_rnn(text: str, length: int, swap: int, weights: str | None, as_json: bool) -> None:
     """Recurrent networks: C_RNN of a kernel, what no causal model can do once tokens change places, and what filters do."""
-    theta = () if weights is None else _letters(weights)
+    theta = () if weights is None else _letters(weights, "--filter")
     from verify.report import show_rnn_limits
     from verify.rnn_limits import rnn_limits
 
@@ -1236,9 +1241,9 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
 
     files = read_files(folder)
     tokens = _numbers(source)
+    length = _check_domain(files.card, tokens, source)
     if tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
-    length = _check_domain(files.card, tokens, source)
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
     from constructions.bundle import load
@@ -1285,7 +1290,7 @@ def _check_domain(card: dict[str, Any], tokens: Any, source: Path) -> int | None
     target = card.get("target")
     if not isinstance(target, dict) or target.get("kind") != "coupling":
         return None
-    if tokens.min() < 0:
+    if tokens.min() < 0 or tokens.max() > 1:
         raise InputError(f"{source} holds tokens outside [0, 1], the domain of this coupling")
     from analyzer.couplings import coupling_target
 
@@ -1300,8 +1305,10 @@ def _numbers(source: Path) -> Any:
 
     try:
         array = np.load(source, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError, RecursionError, SyntaxError, TokenError) as error:
-        raise InputError(f"cannot read {str(source)[:80]}: {str(error)[:80]}") from None
+    except (OSError, MemoryError) as error:
+        raise InputError(f"cannot read {str(source)[:80]}: {getattr(error, 'strerror', None) or str(error)[:80]}") from None
+    except (ValueError, EOFError, RecursionError, SyntaxError, TokenError):
+        raise InputError(f"{str(source)[:80]} is not an .npy file of numbers, or a damaged one; numpy.save writes such files") from None
     if not isinstance(array, np.ndarray) or not 0 < array.size <= MAX_TOKENS:
         raise InputError(f"{source} must hold one array of 1 to {MAX_TOKENS} numbers")
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
@@ -1336,8 +1343,8 @@ def experiment() -> None:
 def _training_options(command: Any) -> Any:
     """--seeds, --steps and --full."""
     command = click.option("--full", is_flag=True, help="More steps and seeds.")(command)
-    command = click.option("--steps", type=int, help="Training steps.")(command)
-    return click.option("--seeds", type=int, help="Runs per row.")(command)
+    command = click.option("--steps", type=int, help="Training steps.  [default: 6000; 30000 with --full]")(command)
+    return click.option("--seeds", type=int, help="Runs per row.  [default: 3; 5 with --full]")(command)
 
 
 @experiment.command("jl-table-2")
@@ -1365,7 +1372,7 @@ def jl_table_3(seeds: int | None, steps: int | None, full: bool, as_json: bool, 
 @_json
 @_quiet
 def jl_fig_5(sequences: int, seed: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
-    """Jiang & Li, Fig. 5: error against m_h for given singular values, and which exponent it follows."""
+    """Jiang & Li, Figure 5: error against m_h for given singular values, and which exponent it follows."""
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
     from verify.experiments.jl_fig_5 import check_sequences, fig_5
@@ -1468,7 +1475,7 @@ def spectrum(weights: Path, source: Path, layer: int | None, heads: int | None, 
 
         check_place(figure)
     inputs = _numbers(source)
-    found, note = _bundle_spectra(weights, inputs, layer) if weights.is_dir() else _file_spectra(weights, inputs, layer, heads)
+    found, note = _bundle_spectra(weights, inputs, source, layer) if weights.is_dir() else _file_spectra(weights, inputs, layer, heads)
     from verify.report import show_spectrum, spectrum_figure
     from verify.spectrum import describe
 
@@ -1481,12 +1488,13 @@ def spectrum(weights: Path, source: Path, layer: int | None, heads: int | None, 
         show_spectrum(result)
 
 
-def _bundle_spectra(folder: Path, tokens: Any, layer: int | None) -> tuple[list[Any], str]:
+def _bundle_spectra(folder: Path, tokens: Any, source: Path, layer: int | None) -> tuple[list[Any], str]:
     """Heads of the dot-product layers of one of our networks, and a remark."""
     from constructions.card import read_files
     from constructions.scores import coupled_places
 
     files = read_files(folder)
+    _check_domain(files.card, tokens, source)
     structure = files.card.get("structure")
     if isinstance(structure, list) and all(isinstance(part, dict) for part in structure):
         coupled_places([str(part.get("kind")) for part in structure], layer)  # refused without loading JAX

@@ -506,6 +506,11 @@ def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
     result = run("build", "fixed", "--lags", "2", "--dtype", "float32", "--readout", "m1**2", "--error", "0.1", "--out", tmp_path / "n")
     assert result.code == 2 and "certified to" in result.err
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "t.txt").write_text("1 2 3")
+    assert "is not an .npy file" in run("spectrum", tmp_path / "w", "--input", tmp_path / "t.txt").err
+    assert run("spectrum", tmp_path / "w", "--input", tmp_path / "x.npy").err.endswith("x.npy: No such file or directory\n")
+    assert "--filter takes decimals" in run("limits", "rnn", "--kernel", "exp(-s)", "--filter", "1/3,1/3").err
+    assert "is a limit" in run("bound", "jl-6").err
 
 
 def test_theorems(run: Run) -> None:

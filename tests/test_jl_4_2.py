@@ -248,6 +248,13 @@ def test_the_diagonal_is_needed() -> None:
     assert diagonal > 10 * tail and diagonal == pytest.approx(float(means.diagonal), rel=0.05)
 
 
+def test_no_mean_is_promised_above_the_worst_case() -> None:
+    target, knots = coupling_from_dict({"length": 16, "rho": "sin(3*u*v)"}, "test"), uniform_knots(16)
+    promised = budget(target, "pod", 8, knots, hull_knots(target, 1), "exact")
+    means = averages(target, promised, "pod", 8, knots)
+    assert max(upper(means.l1), upper(means.root_mean_square)) <= upper(promised.total)
+
+
 def test_floats_that_cannot_hold_it_are_refused(quick: None) -> None:
     wide = coupling_from_dict({"length": 8, "rho": "60*u*v"}, "test")
     found = build(wide, rank=1, knots=16, dtype="float32")
@@ -277,8 +284,10 @@ def test_a_card_that_claims_more_is_caught(quick: None, run: Run, tmp_path: Path
 def test_tokens_of_other_domains_are_refused(quick: None, run: Run, tmp_path: Path) -> None:
     out, tokens = tmp_path / "net", tmp_path / "x.npy"
     assert run("build", "coupling", "--rho", "u*v", "--length", "4", "--dtype", "float32", "--out", out, "--quiet").code == 0
-    np.save(tokens, np.array([0.5, -0.5]))
-    refused = run("run", out, "--input", tokens, "--output", tmp_path / "y.npy")
-    assert refused.code == 2 and "outside [0, 1]" in refused.err
+    for outside in (-0.5, 1.5):
+        np.save(tokens, np.array([0.5, outside]))
+        for command in (["run", out, "--output", tmp_path / "y.npy"], ["spectrum", out]):
+            refused = run(*command, "--input", tokens)
+            assert refused.code == 2 and "outside [0, 1]" in refused.err
     np.save(tokens, np.linspace(0, 1, 6))
     assert run("run", out, "--input", tokens, "--output", tmp_path / "y.npy", "--json").json["beyond_length"] == 6

@@ -139,3 +139,10 @@ def test_progress_says_step_loss_and_time_left() -> None:
 def test_absurd_protocols_are_refused() -> None:
     with pytest.raises(InputError, match="out of range"):
         jl_tables.table_2(replace(DEFAULT, seeds=0))
+
+
+@pytest.mark.parametrize("table", ["jl-table-2", "jl-table-3"])
+def test_help_names_the_defaults(run: Callable[..., Any], table: str) -> None:
+    said = " ".join(run("experiment", table, "--help").out.split())
+    for name in ("steps", "seeds"):
+        assert f"[default: {getattr(jl_tables.DEFAULT, name)}; {getattr(jl_tables.FULL, name)} with --full]" in said
