@@ -24,6 +24,7 @@ from analyzer.theorems.rnn import (
     swapped_ends,
     truncated_exponential,
 )
+from verify.report import show_rnn_limits
 
 EXPONENTIAL = parse_kernel("exp(-s)")
 SWAP = swapped_ends(32, 10)
@@ -192,6 +193,15 @@ def test_the_filtered_complexity_is_the_closed_form() -> None:
 def test_softmax_does_not_see_functions_of_t() -> None:
     logits = centred_logits(EXPONENTIAL.values(0, 9))
     assert all(abs(v - w) < 1e-12 for v, w in zip(logits[0], logits[3], strict=True))
+
+
+def test_shown_floors_are_true(capsys: pytest.CaptureFixture[str]) -> None:
+    """1.9999999 is no floor of 2: digits are rounded down."""
+    floor = {"breaking": [], "supremum": 1.9999999, "mean_square": 0.0, "linear": 0.12345678, "unbiased": 1e-9}
+    result = {"kernel": "exp(-s)", "length": 4, "swapped": 1, "floor": floor, "constructed": {"refused": "no"}}
+    show_rnn_limits({**result, "complexity": {"c1": None, "c2": None, "c_rnn": None}})
+    shown = capsys.readouterr().out
+    assert "1.99999 " in shown and "0.123456 " in shown
 
 
 def test_the_page_states_and_proves() -> None:

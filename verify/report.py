@@ -218,7 +218,7 @@ def show_jl_table(result: dict[str, Any]) -> None:
     out.print(table("altered / original", ["", "ratio", "published", "agrees"], ratios))
     for finding in result["findings"]:
         out.print(f"• {finding}", soft_wrap=True)
-    out.print(f"{result['seconds']:.0f} s")
+    out.print(f"took {result['seconds']:.0f} s")
 
 
 def show_dp_free(result: dict[str, Any]) -> None:
@@ -506,7 +506,8 @@ def show_coupling_limits(result: dict[str, Any]) -> None:
     rows = [[k, *(_enclosure(p) if p else "-" for p in pair)] for k, pair in enumerate(pairs, start=1)]
     out.print(table("", ["k", "σ_k of ρ", "σ_k of ρ modulo functions of u"], rows))
     best = [
-        [r["rank"], _enclosure([r["lower"], r["upper"]]), decimal_below(r["log_odds"], 6), number(r["plain_upper"])] for r in result["rows"]
+        [r["rank"], _enclosure([r["lower"], r["upper"]]), decimal_below(r["log_odds"], 6), decimal_above(r["plain_upper"], 6)]
+        for r in result["rows"]
     ]
     out.print("no query and key maps with m_h coordinates come closer to ρ, in L² and modulo functions of u, than")
     out.print(table("", ["m_h", "best error", "log-odds of two tokens off by ≥", "best without the modulo ≤"], best))

@@ -7,8 +7,8 @@ zero. With γ_n = nu/(1−nu), for any order and with or without fusing,
     |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|a_i| + max|b_i|),
 
 the last term for flushed factors (a token may be subnormal, too) and products. Every quantity carries a magnitude (bound of the exact value
-for tokens in [−1, 1]) and an error; both are propagated through embedding, values, heads, output projection, residual addition and feed-
-forward network.
+for tokens in [−1, 1]) and an error; both are propagated through embedding, values, heads, output projection, residual addition and
+feed-forward network.
 A scan state S ← zS + v has, with E its error,
 
     E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).

@@ -56,7 +56,7 @@ kept, and not the infimum. ρ(s) = e^{−s/2} for s ≤ 20 and 0 after it has |�
 while with C_1 = 1+γ = 3 it is C_2 = 1 (`truncated_exponential`). Cutting a tail off, which makes a kernel simpler, multiplies C_RNN by
 more than 7000.
 
-References. Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475, section 6.
+References. [JL] Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475, section 6.
 """
 
 from collections.abc import Sequence
