@@ -77,6 +77,19 @@ class Factors:
         rest = self.values - self.left[:, :rank] @ self.right[:, :rank].T
         return rest - (rest @ self.weights)[:, None]
 
+    def left_over(self, rank: int) -> np.ndarray:
+        """|gap(m)| or, where m cuts through a group of equal singular values, the most it can be for any choice of their functions.
+
+        What such a choice drops is a·Pb with the group's factors a, b at two knots and a projection P: at most |a||b|.
+        """
+        start, end = self.group(rank), rank + 1
+        if start >= min(rank, len(self.sigma)):
+            return np.abs(self.gap(rank))
+        while end < len(self.sigma) and self.sigma[end - 1] <= self.sigma[end] * (1 + CLUSTER):
+            end += 1
+        a, b = self.left[:, start:end], self.right[:, start:end] - self.weights @ self.right[:, start:end]
+        return np.abs(self.gap(end)) + np.outer(*(np.linalg.norm(part, axis=1) for part in (a, b)))
+
     @property
     def weights(self) -> np.ndarray:
         """Of the trapezoidal rule."""
@@ -220,16 +233,15 @@ def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int, us:
 
     δ = I τ + (ρ − I ρ) + storage, τ what the first m singular functions leave of ρ. On a cell I τ is a mean of its corners, with
     weights that integrate to 1/4 of the area each and, along the diagonal, to 1/3, 1/6, 1/6, 1/3 of its length. Squares are convex, so
-    the same weights bound ∫(I τ)² by the squares at corners: trapezoidal sums.
+    the same weights bound ∫(I τ)² by the squares at corners: trapezoidal sums. Nothing depends on how equal singular values are turned.
     """
     found = factors(target.coupling, us, bank)
-    gap, slack = found.gap(rank), SLACK * (1 + found.largest)
+    gap, slack = found.left_over(rank), SLACK * (1 + found.largest)
     squares = float(found.weights @ gap**2 @ found.weights)
     steps = np.diff(np.array([float(arb(x)) for x in us]))
     sides = [np.diag(gap)[:-1], np.diag(gap, 1), np.diag(gap, -1), np.diag(gap)[1:]]
     means = [
-        sum(share * (steps @ np.abs(part) ** power) for share, part in zip((1 / 3, 1 / 6, 1 / 6, 1 / 3), sides, strict=True))
-        for power in (1, 2)
+        sum(share * (steps @ part**power) for share, part in zip((1 / 3, 1 / 6, 1 / 6, 1 / 3), sides, strict=True)) for power in (1, 2)
     ]
     with working_precision(BITS):
         diagonal, square = arb(float(means[0])) * (1 + slack) + slack, arb(float(means[1])).sqrt() * (1 + slack) + slack

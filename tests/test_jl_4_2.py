@@ -248,6 +248,20 @@ def test_the_diagonal_is_needed() -> None:
     assert diagonal > 10 * tail and diagonal == pytest.approx(float(means.diagonal), rel=0.05)
 
 
+def test_means_do_not_depend_on_how_equal_singular_values_are_turned() -> None:
+    """f_1 g_1 + f_2 g_2 with orthonormal sines: what m = 1 leaves is (f·e)(g·e) for any direction e."""
+    one, two = "sin(2*pi*{0})", "sin(4*pi*{0})"
+    rho = " + ".join(f"2*{f.format('u')}*{g.format('v')}" for f, g in ((one, two), (two, one)))
+    target, knots = coupling_from_dict({"length": 4, "rho": rho}, "test"), uniform_knots(128)
+    means = averages(target, budget(target, "pod", 1, knots, hull_knots(target, 1), "exact"), "pod", 1, knots)
+    x = np.linspace(0, 1, 1001)
+    f = np.sqrt(2) * np.stack([np.sin(2 * np.pi * x), np.sin(4 * np.pi * x)])
+    for angle in np.linspace(0, np.pi, 9):
+        e = np.array([np.cos(angle), np.sin(angle)])
+        assert np.abs((e @ f) * (e @ f[::-1])).mean() <= float(means.diagonal)
+    assert float(means.off_diagonal) >= np.sqrt(3)
+
+
 def test_no_mean_is_promised_above_the_worst_case() -> None:
     target, knots = coupling_from_dict({"length": 16, "rho": "sin(3*u*v)"}, "test"), uniform_knots(16)
     promised = budget(target, "pod", 8, knots, hull_knots(target, 1), "exact")
