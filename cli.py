@@ -1375,14 +1375,14 @@ def jl_fig_5(sequences: int, seed: int, figure: Path | None, as_json: bool, quie
     """Jiang & Li, Figure 5: error against m_h for given singular values, and which exponent it follows."""
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
+    if figure is not None:
+        from constructions.card import check_place
+
+        check_place(figure)
     from verify.experiments.jl_fig_5 import check_sequences, fig_5
     from verify.report import fig_5_figure, show_fig_5, steps
 
     check_sequences(sequences)
-    if figure is not None:
-        from verify.certificate_files import check_place
-
-        check_place(figure)
     with steps("running networks", quiet or as_json) as step:
         result = fig_5(sequences, seed, step)
     if figure is not None:

@@ -352,7 +352,7 @@ def show_digits(result: dict[str, Any]) -> None:
     )
     out.print(f"{title}; {result['steps']} steps, {result['seeds']} seeds", soft_wrap=True)
     out.print(table("", ["m_h", "cross-entropy", "error, %", "effective rank", "decay α"], rows))
-    out.print("sampled: training errors, and spectra of the centred logits on all patches; mean ± standard deviation over seeds", soft_wrap=True)
+    out.print("sampled: training errors, spectra of centred logits on all patches; mean ± standard deviation over seeds", soft_wrap=True)
     for finding in result["findings"]:
         out.print(f"• {finding}", soft_wrap=True)
     if result.get("figure"):
