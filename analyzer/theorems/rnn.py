@@ -297,7 +297,7 @@ def centred_logits(values: Sequence[arb]) -> list[list[arb]]:
     """log ρ(t−s) on a square block of t ≥ s, rows centred: what a softmax over s can see. Needs 2b − 1 positive values, b rows."""
     size = (len(values) + 1) // 2
     if not all(v > 0 for v in values):
-        raise Refusal("weights of a softmax are positive: the logarithm of this kernel does not exist; give a positive filter")
+        raise Refusal("weights of a softmax are positive: this kernel has no logarithm; give a kernel and a filter with positive values")
     rows = [[values[size - 1 + i - j].log() for j in range(size)] for i in range(size)]
     means = [sum(row, arb(0)) / size for row in rows]
     return [[v - mean for v in row] for row, mean in zip(rows, means, strict=True)]
