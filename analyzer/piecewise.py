@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from analyzer.exact import interval, maximum
+from analyzer.exact import interval, maximum, range_pieces
 
 BLOCKS = 32
 """Blocks per side on which derivatives of a coupling are enclosed; cells inside a block share the enclosure."""
@@ -107,17 +107,20 @@ def bilinear_error(taylor: Callable[[int, arb, arb], list[arb]], us: Sequence[fm
     `taylor(index, u, v)` gives (ρ, ∂ρ, ∂²ρ/2) in one variable on a box.
     """
     below = above = arb(0)
-    for (u, long_u), (v, long_v) in itertools.product(_blocks(us), _blocks(vs)):
-        (low_u, high_u), (low_v, high_v) = chord_error(long_u, taylor(0, u, v)), chord_error(long_v, taylor(1, u, v))
+    for (parts_u, long_u), (parts_v, long_v) in itertools.product(_blocks(us), _blocks(vs)):
+        boxes = list(itertools.product(parts_u, parts_v))
+        in_u, in_v = ([_join(values) for values in zip(*(taylor(index, *box) for box in boxes), strict=True)] for index in (0, 1))
+        (low_u, high_u), (low_v, high_v) = chord_error(long_u, in_u), chord_error(long_v, in_v)
         below, above = below.max(low_u + low_v), above.max(high_u + high_v)
         if not (below.is_finite() and above.is_finite()):
             return arb.pos_inf()
     return ((below + above) / 2).upper()
 
 
-def _blocks(knots: Sequence[fmpq]) -> list[tuple[arb, arb]]:
-    """At most `BLOCKS` stretches of consecutive pieces: the interval, and the longest piece in it."""
+def _blocks(knots: Sequence[fmpq]) -> list[tuple[list[arb], arb]]:
+    """At most `BLOCKS` stretches of consecutive pieces: the stretch, cut into parts if there are few, and the longest piece in it."""
     pieces = list(itertools.pairwise(knots))
     size = -(-len(pieces) // BLOCKS)
     stretches = [pieces[k : k + size] for k in range(0, len(pieces), size)]
-    return [(interval(arb(s[0][0]), arb(s[-1][1])), arb(max(b - a for a, b in s))) for s in stretches]
+    cuts = max(1, BLOCKS // len(stretches))
+    return [(range_pieces(arb(s[0][0]), arb(s[-1][1]), cuts), arb(max(b - a for a, b in s))) for s in stretches]
