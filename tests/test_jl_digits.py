@@ -15,7 +15,6 @@ from verify.experiments import jl_digits
 from verify.experiments.jl_digits import Row, findings, fit, head_spectrum
 
 Run = Callable[..., Any]
-pytest.importorskip("sklearn")
 
 
 def test_patches_are_squares_in_reading_order() -> None:
