@@ -30,6 +30,8 @@ BITS = 96
 """Precision of balls: far below the 53 bits of what is compared with them."""
 FINEST = 10
 """A formula must be finite on boxes of side 2^-FINEST, or it is taken to be undefined there."""
+MAX_BOXES = 8 * 2**FINEST
+"""Boxes looked at together: a curve of the square on which a formula is undefined crosses about 2·2^FINEST of the finest ones."""
 
 Grid = tuple[np.ndarray, float]
 """Floats and a bound of how far each is from the true value."""
@@ -149,7 +151,7 @@ def check_finite(formula: Formula, what: str, low: fmpq | int = 0, high: fmpq | 
             boxes = [half for box in boxes if not formula.at(*(a.union(b) for a, b in box)).is_finite() for half in _halves(box)]
             if not boxes:
                 return
-            if len(boxes) > 2**FINEST * 8:
+            if len(boxes) > MAX_BOXES:
                 break
         where = ", ".join(f"{name} = {float(a):.4g}" for name, (a, _) in zip(formula.variables, boxes[0], strict=True))
     raise InputError(f"{what} {formula.text[:60]!r} is not shown to be a finite real number near {where}")

@@ -345,7 +345,7 @@ def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
 
 
 def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
-    """The fewest pieces (a power of 2) for which everything but the tail costs at most half of the error."""
+    """The fewest pieces (a power of 2) for which splines and their storage cost at most a third of the error."""
     most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
     knots = 4
     while True:

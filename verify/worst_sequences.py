@@ -16,6 +16,8 @@ from constructions.precision import with_x64
 
 STARTS = 48
 SWEEPS = 3
+SCALES = (1.0, 0.1, 0.01)
+"""How far a coordinate may move, round after round. These numbers decide how good a witness is, never whether it is true."""
 WORK = 2**24
 """Tokens times tokens that are evaluated in one step of the search; long sequences get fewer candidates."""
 
@@ -30,7 +32,7 @@ def search(error: Callable[[Any], Any], length: int, pairs: np.ndarray, seed: in
         grid = jnp.linspace(0, 1, candidates)
         refine = _sweeps(error, length)
         x = starts
-        for scale in (1.0, 0.1, 0.01):
+        for scale in SCALES:
             x = refine(x, (grid - 0.5) * 2 * scale)
         values = np.asarray(error(x))
         return np.asarray(x)[np.argsort(-values)]

@@ -70,7 +70,7 @@ T = sympy.Function("T")
 curvature, f2, F2 = sympy.symbols("D2_rho D2_f D2_F", nonnegative=True)
 COUPLING = T(m) + curvature / (8 * M**2)
 EXPRESSION = L * (A * COUPLING + f2 / (8 * M**2)) + ell**2 * F2 / (8 * N**2)
-alpha, C1, tau = sympy.symbols("alpha C_1 tau", positive=True)
+alpha, C1 = sympy.symbols("alpha C_1", positive=True)
 PRINTED = C1 / m ** (2 * alpha - 1)
 """The tail's rate as printed, for an L¹ error."""
 REPAIRED = C1 / (sympy.sqrt(2 * alpha - 1) * m ** (alpha - sympy.Rational(1, 2)))

@@ -25,6 +25,7 @@ from analyzer.formulas import parse_formula
 from analyzer.low_rank import averages, budget, factors, hull_knots, uniform_knots
 from constructions.jl_4_2 import assemble
 from verify.jl_4_2 import outputs, random_tokens, wanted
+from verify.spectrum import power_law
 
 LENGTH = 16
 ALPHAS = ("0.55", "1")
@@ -132,13 +133,12 @@ def _rows(curve: Curve) -> list[dict[str, Any]]:
     ]
 
 
-def slope(errors: Sequence[float], first: int = 1) -> tuple[float, float]:
-    """Least squares of log error on log m, m = first, first+1, …: slope and its standard error."""
-    x, y = np.log(np.arange(first, first + len(errors))), np.log(np.asarray(errors))
-    centred = x - x.mean()
-    value = float(centred @ y / (centred @ centred))
-    rest = y - y.mean() - value * centred
-    return value, float(np.sqrt(rest @ rest / (len(x) - 2) / (centred @ centred)))
+def slope(errors: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Least squares of log error on log m, m = 1, 2, …: slope and its standard error."""
+    found = power_law(np.arange(1, len(errors) + 1), errors)
+    if found is None:
+        raise InputError("an error is 0, so it has no power law: give more --sequences")
+    return found.exponent, found.error
 
 
 def _slopes(curve: Curve, seed: int) -> list[dict[str, Any]]:
