@@ -313,6 +313,7 @@ def _coupling_bound(path: Path, rank: int | None, knots: int | None, error: floa
         "root_mean_square": upper(means.root_mean_square),
         "printed_rate": str(jl_4_2.PRINTED),
         "repaired_rate": str(jl_4_2.REPAIRED),
+        "mean_square_rate": str(jl_4_2.MEAN_SQUARE),
         "expression": str(jl_4_2.EXPRESSION),
         "latex": latex_of(jl_4_2.EXPRESSION),
     }
@@ -1175,9 +1176,10 @@ def _missed(asked: float, certificate: Any) -> str:
     parts = ", ".join(f"{part.name} {part.certified:.3g}" for part in certificate.parts)
     deeper = "--depth auto, " if certificate.theorem == "thm-3.1" else ""
     finer = "" if certificate.dtype == "exact" else f"--dtype exact or more bits, {deeper}"
+    more = "a larger --rank or more --knots" if certificate.theorem == "jl-4.2" else "more heads or more --width"
     return (
         f"the network is certified to {certificate.certified:.3g} only, more than the error {asked:g} asked for ({parts}, rounding "
-        f"{certificate.rounding:.3g}); use {finer}a larger --error, more heads or more --width"
+        f"{certificate.rounding:.3g}); use {finer}a larger --error, {more}"
     )
 
 

@@ -77,10 +77,11 @@ class Certificate:
             case Verdict.HOLDS:
                 return "the network obeys the theorem's bound"
             case Verdict.VACUOUS:
-                better = "fitted" if self.theorem == "thm-5.1" else "minimal"
+                banks = "more heads, --bank tuned or --bank"
+                better = {"thm-5.1": f"{banks} fitted", "jl-4.2": "a larger --rank or more --knots"}.get(self.theorem, f"{banks} minimal")
                 return (
                     f"the bound {self.bound:.3g} is no better than a constant output ({self.trivial:.3g}), though the network is certified "
-                    f"to {self.certified:.3g}; use more heads, --bank tuned or --bank {better}"
+                    f"to {self.certified:.3g}; use {better}"
                 )
             case Verdict.VIOLATED if broken is not None:
                 return f"{broken.name}: certified {broken.certified:.6g} exceeds its bound {broken.bound:.6g}: not this theorem's weights"
