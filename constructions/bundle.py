@@ -32,7 +32,7 @@ class Bundle:
 def _arrays(network: Transformer) -> dict[str, np.ndarray]:
     arrays = {"embedding": network.embedding, "bias": network.bias}
     for index, layer in enumerate(network.layers):
-        for part in _ATTENTION:
+        for part in _ATTENTION if layer.attention.table is None else (*_ATTENTION, "table"):
             arrays[f"layers.{index}.attention.{part}"] = getattr(layer.attention, part)
         for part in _FEEDFORWARD:
             arrays[f"layers.{index}.feedforward.{part}"] = getattr(layer.feedforward, part)
@@ -90,6 +90,7 @@ def _network(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -> 
     for index, static in enumerate(structure):
         prefix = f"layers.{index}"
         weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in _ATTENTION}
+        weights["table"] = arrays.pop(f"{prefix}.attention.table", None)
         attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
         neurons = {part: arrays.pop(f"{prefix}.feedforward.{part}") for part in _FEEDFORWARD}
         ffn = FeedForward(**neurons, precision=tuple(static.get("precision", ())))
@@ -136,15 +137,22 @@ def _check(network: Transformer, dtype: str) -> None:
             raise ValueError(f"unknown attention {attention.kind}, {attention.window}")
         if ffn.precision and (len(ffn.precision) != outputs or set(ffn.precision) - {"none", "integer", "log"}):
             raise ValueError("unknown precision of a feed-forward network")
-        if not heads or set(attention.rpe) - {"lin", "log", "none"}:
+        if not heads or set(attention.rpe) - {"lin", "log", "none", "table"}:
             raise ValueError("unknown relative position encoding")
+        if (attention.table is not None) != ("table" in attention.rpe):
+            raise ValueError("heads of type table, and only they, have a table of biases")
+        if attention.table is not None:
+            reach = attention.table.shape[-1] if attention.table.ndim == 2 else 0
+            expected[f"layers.{index}.attention.table"] = (heads, max(reach, 1))
+            if set(attention.rpe) != {"table"} or attention.kind not in ("dp-free", "dp") or attention.window == "full":
+                raise ValueError("heads with a bias per distance fill a layer of dp-free or dp attention, window infinite or finite")
         blind = {"none"} == set(attention.rpe) and attention.kind == "dp" and attention.window != "infinite"
         if not blind and ("none" in attention.rpe or attention.window == "full"):
             raise ValueError("heads that do not see positions need dot products and a finite or full window")
         for kind, decay in zip(attention.rpe, attention.decay, strict=True):
-            if kind == "none":
+            if kind in ("none", "table"):
                 if decay != 0:
-                    raise ValueError("a head that does not see positions has decay 0")
+                    raise ValueError(f"a head of type {kind} has decay 0")
                 continue
             least = 1 if kind == "log" and attention.window == "infinite" else 0
             if not least < decay < MAX_DECAY or (decay - least) * MAX_DECAY < 1:

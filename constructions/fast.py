@@ -5,7 +5,8 @@ Per-head constants are computed once, outside XLA, correctly rounded from the st
 * lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S;
 * log, short: the normalised kernel s^{−p}/ζ(p) falls below half a unit roundoff of mass after at most `MAX_TAPS` taps: those taps,
   each correctly rounded, are the head, summed tap by tap;
-* log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length.
+* log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length;
+* table: the taps e^{b(s)}/Σ e^{b}, each correctly rounded, if there are at most `MAX_TAPS`, else by FFT.
 
 Heads that read a lag slot (`constructions.lagged`) run the same scan or taps, without gain, and multiply the result by a factor looked up
 for their lag: fl(e^{θn}) or fl(n^p).
@@ -22,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flint import arb
-from jax.scipy.special import zeta as jax_zeta
 
 from analyzer.errors import InputError
 from analyzer.exact import working_precision
@@ -30,16 +30,18 @@ from constructions import reference
 from constructions.exponential import exp
 from constructions.lagged import lagged_layers
 from constructions.precision import HIGHEST, tap_count, with_x64
-from constructions.transformer import Attention, Layer, Transformer, to_exact
+from constructions.transformer import Attention, Layer, Transformer, table_weights, to_exact
 
 MAX_TAPS = 512
 """Beyond this an FFT is cheaper than summing taps for arrays of a few thousand tokens and more."""
 
 
 def head_constants(attention: Attention) -> dict[str, np.ndarray]:
-    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (log heads, shape (heads, S+1); empty if some head is long)."""
+    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (log or table heads, (heads, taps); none if some head is long)."""
     dtype = np.asarray(attention.decay).dtype
     decays = to_exact(attention.decay)
+    if attention.table is not None:
+        return {"ratio": np.zeros(0, dtype), "gain": np.zeros(0, dtype), "taps": _table_taps(attention, dtype)}
     with working_precision(160):
         ratios = [(-arb(decays[h])).exp() for h in attention.heads_of("lin")]
         powers = [arb(decays[h]) for h in attention.heads_of("log")]
@@ -53,6 +55,13 @@ def head_constants(attention: Attention) -> dict[str, np.ndarray]:
             "gain": np.array([float(1 - z) for z in ratios]).astype(dtype),
             "taps": taps,
         }
+
+
+def _table_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
+    if attention.kind != "dp-free" or attention.window != "infinite" or attention.table.shape[1] > MAX_TAPS:
+        return np.zeros((len(attention.rpe), 0), dtype)
+    with working_precision(160):
+        return np.array([[float(w) for w in row] for row in table_weights(attention)]).astype(dtype)
 
 
 def _states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
@@ -89,28 +98,39 @@ def _tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
         shifted = jax.lax.dynamic_slice_in_dim(padded, count - s, length)
         return total + taps[:, s][:, None] * shifted, None
 
-    total, _ = jax.lax.scan(add, jnp.zeros_like(values), jnp.arange(1, count))
+    total, _ = jax.lax.scan(add, jnp.zeros_like(values), jnp.arange(count))
     return total
 
 
 def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
-    """Σ_{s≥1} s^{−p} v_{t−s} by FFT, with the past's mass added; normalised unless tmx."""
+    """Σ_s s^{−p} v_{t−s}, or Σ_s e^{b(s)} v_{t−s} up to a factor, by FFT, with the past's mass added; normalised unless tmx."""
     length = values.shape[0]
-    p = attention.decay[heads]
-    s = jnp.arange(length, dtype=values.dtype)
-    kernel = jnp.where(s[:, None] >= 1, jnp.maximum(s, 1)[:, None] ** -p, 0)
+    kernel, beyond, whole = _long_kernels(attention, heads, length, values.dtype)
     size = 2 * length
     shape = (size // 2 + 1, *[1] * (values.ndim - 3), len(heads), 1)
     spectrum = jnp.fft.rfft(kernel, n=size, axis=0).reshape(shape) * jnp.fft.rfft(values, n=size, axis=0)
     total = jnp.fft.irfft(spectrum, n=size, axis=0)[:length]
     column = (length, *[1] * (values.ndim - 3), len(heads), 1)
     if attention.window == "infinite":
-        total = total + jax_zeta(p, s[:, None] + 1).reshape(column) * past
+        total = total + beyond.reshape(column) * past
     if attention.kind == "tmx":
         return total
-    mass = jax_zeta(p, 1.0)[None, :] if attention.window == "infinite" else jnp.cumsum(kernel, axis=0)
+    mass = whole if attention.window == "infinite" else jnp.cumsum(kernel, axis=0)
     mass = jnp.broadcast_to(mass, (length, len(heads))).reshape(column)
     return jnp.where(mass > 0, total / jnp.where(mass > 0, mass, 1), 0)
+
+
+def _long_kernels(attention: Attention, heads: np.ndarray, length: int, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(values at s < N, sum over s > t for every position t, sum over all s), each (…, H), before normalisation."""
+    positions = jnp.arange(-1, length, dtype=dtype)
+    beyond = jnp.exp(reference.log_past_mass(attention, positions)[heads].T)
+    s = positions[1:, None]
+    if attention.table is None:
+        return jnp.where(s >= 1, jnp.maximum(s, 1) ** -attention.decay[heads], 0), beyond[1:], beyond[:1]
+    top = attention.table.max(axis=1)
+    kernel = jnp.exp(attention.table - top[:, None]).T[:length]
+    kernel = jnp.concatenate([kernel, jnp.zeros((length - kernel.shape[0], len(heads)), dtype)])
+    return kernel, beyond[1:] * jnp.exp(-top), beyond[:1] * jnp.exp(-top)
 
 
 def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -124,7 +144,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
     parts, order = [], []
-    lin, log = attention.heads_of("lin"), attention.heads_of("log")
+    lin, log = attention.heads_of("lin"), np.concatenate([attention.heads_of("log"), attention.heads_of("table")])
     if len(lin):
         parts.append(_scan(attention, constants, lin, values[..., lin, :], past_value[lin]))
         order.append(lin)

@@ -33,7 +33,17 @@ from analyzer.zeta import zeta
 from constructions import fast
 from constructions.precision import with_x64
 from constructions.reference import as_floats, feed_forward
-from constructions.transformer import Attention, FeedForward, Transformer, checked_decays, exact_array, to_exact, to_float, zeros
+from constructions.transformer import (
+    Attention,
+    FeedForward,
+    Transformer,
+    checked_decays,
+    exact_array,
+    table_weights,
+    to_exact,
+    to_float,
+    zeros,
+)
 
 GUARD = 256
 """Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
@@ -50,6 +60,8 @@ class FusedLayer:
     rpe: tuple[str, ...]
     constants: dict[str, np.ndarray] | None
     """Rounded ratios, gains and taps of a float network; None for an exact one."""
+    tables: tuple[tuple[arb, ...], ...] = ()
+    """Normalised weights e^{b(s)}/Σ e^{b} of an exact network's table heads."""
 
     @cached_property
     def bits(self) -> int:
@@ -91,7 +103,7 @@ class FusedLayer:
     ) -> Kernel:
         """The kernel of w·U on input coordinate `column`, minus spikes and memory kernels; call it at the working precision `bits`."""
         residual, gains = self.functional(row, column)
-        groups = [*self.lin(gains), *self.log(gains)]
+        groups = [*self.lin(gains), *self.log(gains), *self.table(gains)]
         subtracted = tuple((weight, memory) for memory, weight in (memories or {}).items())
         return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
 
@@ -118,14 +130,8 @@ class FusedLayer:
         if not used:
             return []
         if self.constants is not None:
-            taps = to_exact(self.constants["taps"])
-            if taps.shape[1] == 0:
-                raise Refusal(
-                    f"a log head with decay {min(float(arb(self.decays[h])) for _, h in used):.3g} falls so slowly that it runs by FFT, "
-                    "whose rounding is not certified; use --dtype exact or larger decays"
-                )
-            sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
-            return [Taps(tuple(arb(v) for v in sums))]
+            slowest = min(float(arb(self.decays[h])) for _, h in used)
+            return self._taps(used, gains, f"a log head with decay {slowest:.3g} falls so slowly that it runs by FFT", "larger decays")
         result: dict[tuple[fmpq, ...], Powers | Taps] = {}
         for run, progression in self._groups(gains, "log", shortest=3):
             amplitudes = [self._over_zeta(arb(gains[h]), self.decays[h]) for h in run]
@@ -138,6 +144,25 @@ class FusedLayer:
                 exponents, amplitudes = longest, [a + b for a, b in pairs]
             result[start] = Powers(exponents, tuple(amplitudes), progression)
         return list(result.values())
+
+    def table(self, gains: list[fmpq]) -> list[Taps]:
+        """The heads with a bias per distance, with these weights."""
+        used = [(h, h) for h, kind in enumerate(self.rpe) if kind == "table" and gains[h] != 0]
+        if not used:
+            return []
+        if self.constants is not None:
+            return self._taps(used, gains, f"a table of more than {fast.MAX_TAPS} distances runs by FFT", "a shorter table")
+        weights = [[arb(gains[h]) * w for w in self.tables[h]] for h, _ in used]
+        return [Taps(tuple(sum(column, arb(0)) for column in zip(*weights, strict=True)))]
+
+    def _taps(self, used: list[tuple[int, int]], gains: list[fmpq], slow: str, remedy: str) -> list[Taps]:
+        """The sum of a float network's taps with these weights; `used` pairs rows of taps with heads."""
+        assert self.constants is not None
+        taps = to_exact(self.constants["taps"])
+        if taps.shape[1] == 0:
+            raise Refusal(f"{slow}, whose rounding is not certified; use --dtype exact or {remedy}")
+        sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
+        return [Taps(tuple(arb(v) for v in sums))]
 
     def _over_zeta(self, gain: arb, decay: fmpq) -> arb:
         return gain / zeta(decay, min(self.bits, max(0, magnitude(gain)) + ZETA_GUARD))
@@ -167,7 +192,11 @@ def fuse_layer(attention: Attention, embedding: np.ndarray, bias: np.ndarray) ->
     if constants is not None and any(b != 0 for b in bias):
         raise InputError("a float network with an embedding bias is not certified: its past is not the zero sequence")
     offset = bias + sum((o @ (v @ bias) for o, v in zip(output, value, strict=True)), start=bias * 0)
-    return FusedLayer(embedding, offset, gains, checked_decays(attention), attention.rpe, constants)
+    tables: tuple[tuple[arb, ...], ...] = ()
+    if constants is None and attention.table is not None:
+        with working_precision(GUARD + max(0, *(magnitude(arb(g)) for g in gains.flat if g != 0), 0)):
+            tables = tuple(map(tuple, table_weights(attention)))
+    return FusedLayer(embedding, offset, gains, checked_decays(attention), attention.rpe, constants, tables)
 
 
 def _table(layer: FusedLayer, length: int) -> np.ndarray:
@@ -245,7 +274,7 @@ def _attended(attention: Attention, fused: FusedLayer, stream: list[list[arb_pol
             for h, i in heads:
                 gains[h] += output[h, j, i]
             if any(g != 0 for g in gains):
-                series = arb_poly(Kernel(fmpq(0), (*fused.lin(gains), *fused.log(gains))).values(0, length))
+                series = arb_poly(Kernel(fmpq(0), (*fused.lin(gains), *fused.log(gains), *fused.table(gains))).values(0, length))
                 result[j] = [a + _cut(series * b, length) for a, b in zip(result[j], read, strict=True)]
     return result
 

@@ -10,7 +10,9 @@
 | nf        | the same                       | e^score, not normalised                  |
 | tmx       | p (φ(s) − φ(w·X_t))            | e^score, not normalised                  |
 
-φ(s) = −s for `lin` heads (s ≥ 0) and −log s for `log` heads (s ≥ 1), chosen per head. `window` says what the softmax runs over:
+φ(s) = −s for `lin` heads (s ≥ 0) and −log s for `log` heads (s ≥ 1), chosen per head. Layers of `table` heads have a learnt bias per
+distance instead, b_h(s) in place of p φ(s), as T5 but without its buckets: they see the distances 0 ≤ s < S of their table and no
+others, so their sums are finite; their p is 0, and they need a softmax (dp-free or dp). `window` says what the softmax runs over:
 "infinite" (the whole past; a finite array stands for the sequence that is 0 before it, and each layer carries the constant state of
 those positions), "finite" (the tokens of the array up to t) or "full" (all tokens of the array, before and after t). Heads of type `none`
 do not see positions: φ = 0, their p is 0, and they need a finite or full window. For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
@@ -24,7 +26,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from flint import fmpq
+from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.exact import nearest, rational
@@ -38,7 +40,7 @@ Window = Literal["infinite", "finite", "full"]
 class Attention:
     """H heads on a residual stream of width D. `query`, `key` have no rows and `pointer` no entries where the kind does not use them."""
 
-    decay: Any  # (H,)       p_h > 0, or 0 for heads of type none
+    decay: Any  # (H,)       p_h > 0, or 0 for heads of type none or table
     value: Any  # (H, dv, D) W_V
     output: Any  # (H, D, dv) W_O
     query: Any  # (H, dk, D) W_Q, dk = 0 unless dp or nf
@@ -47,6 +49,7 @@ class Attention:
     rpe: tuple[str, ...] = field(metadata={"static": True})
     kind: AttentionKind = field(default="dp-free", metadata={"static": True})
     window: Window = field(default="infinite", metadata={"static": True})
+    table: Any = None  # (H, S) b_h(s) if all heads are of type table
 
     def heads_of(self, rpe: str) -> np.ndarray:
         """Indices of the heads of one RPE type."""
@@ -107,14 +110,20 @@ class Transformer:
 
 
 def checked_decays(attention: Attention) -> np.ndarray:
-    """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log)."""
+    """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log); tables are finite anyway."""
     decays = to_exact(attention.decay)
     if len(decays) != len(attention.rpe):
         raise InputError(f"{len(decays)} decays for {len(attention.rpe)} heads")
     for kind, p in zip(attention.rpe, decays, strict=True):
-        if not p > (1 if kind == "log" else 0):
+        if kind != "table" and not p > (1 if kind == "log" else 0):
             raise InputError(f"a {kind} head has decay {nearest(p):.3g}: its weights over the infinite past do not add up")
     return decays
+
+
+def table_weights(attention: Attention) -> list[list[arb]]:
+    """e^{b(s)} / Σ e^{b} for every head of type table, at the working precision."""
+    powers = [[arb(b).exp() for b in row] for row in to_exact(attention.table)]
+    return [[w / sum(row, arb(0)) for w in row] for row in powers]
 
 
 def exact_array(values: Any) -> np.ndarray:

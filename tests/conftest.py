@@ -57,8 +57,9 @@ def random_network(
     neurons: int = 7,
     dtype: str = "float64",
     bias: bool = True,
+    reach: int = 9,
 ) -> Transformer:
-    """Random weights of moderate size; log decays lie above 1."""
+    """Random weights of moderate size; log decays lie above 1, tables have `reach` distances."""
 
     def normal(*shape: int) -> np.ndarray:
         return (0.4 * rng.standard_normal(shape)).astype(dtype)
@@ -66,11 +67,12 @@ def random_network(
     heads, rank = len(rpe), 2 if kind in ("dp", "nf") else 0
     stack = []
     for index in range(layers):
-        decay = (rng.uniform(0.3, 2.0, heads) + (np.array(rpe) == "log")).astype(dtype)
+        decay = (rng.uniform(0.3, 2.0, heads) + (np.array(rpe) == "log")).astype(dtype) * (np.array(rpe) != "table")
         pointer = normal(heads if kind == "tmx" else 0, width)
         attention = Attention(
             decay, normal(heads, 2, width), normal(heads, width, 2), normal(heads, rank, width), normal(heads, rank, width),
             pointer, tuple(rpe), kind, window,  # type: ignore[arg-type]
+            rng.uniform(-3, 3, (heads, reach)).astype(dtype) if "table" in rpe else None,
         )  # fmt: skip
         out = 1 if index == layers - 1 else width
         stack.append(Layer(attention, FeedForward(normal(neurons, width), normal(neurons), normal(out, neurons))))

@@ -238,10 +238,11 @@ def _head_outputs(
 ) -> list[Rounded]:
     """Every head's mixed value coordinates, in the order of the heads."""
     values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
-    if constants["taps"].shape[1] == 0 and len(attention.heads_of("log")):
-        raise Refusal("a log head falls so slowly that it runs by FFT, whose rounding is not certified; use --dtype exact")
+    if constants["taps"].shape[1] == 0 and not set(attention.rpe) <= {"lin"}:
+        slow = "a log head falls so slowly" if attention.table is None else "a table of biases is so long"
+        raise Refusal(f"{slow} that it runs by FFT, whose rounding is not certified; use --dtype exact")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
-    place = {h: k for kind in ("lin", "log") for k, h in enumerate(attention.heads_of(kind))}
+    place = {h: k for kind in ("lin", "log", "table") for k, h in enumerate(attention.heads_of(kind))}
     outputs = []
     for h, kind in enumerate(attention.rpe):
         k = place[h]
