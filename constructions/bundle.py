@@ -89,8 +89,8 @@ def _network(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -> 
     layers = []
     for index, static in enumerate(structure):
         prefix = f"layers.{index}"
-        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in _ATTENTION}
-        weights["table"] = arrays.pop(f"{prefix}.attention.table", None)
+        parts = (*_ATTENTION, *(["table"] if f"{prefix}.attention.table" in arrays else []))
+        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in parts}
         attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
         neurons = {part: arrays.pop(f"{prefix}.feedforward.{part}") for part in _FEEDFORWARD}
         ffn = FeedForward(**neurons, precision=tuple(static.get("precision", ())))

@@ -131,7 +131,7 @@ class FusedLayer:
             return []
         if self.constants is not None:
             slowest = min(float(arb(self.decays[h])) for _, h in used)
-            return self._taps(used, gains, f"a log head with decay {slowest:.3g} falls so slowly that it runs by FFT", "larger decays")
+            return [*self._taps(used, gains, f"a log head with decay {slowest:.3g} falls so slowly that it runs by FFT", "larger decays")]
         result: dict[tuple[fmpq, ...], Powers | Taps] = {}
         for run, progression in self._groups(gains, "log", shortest=3):
             amplitudes = [self._over_zeta(arb(gains[h]), self.decays[h]) for h in run]

@@ -2,7 +2,9 @@
 
 A run is a loss ℓ(θ, batch), a source of batches (a random key gives one) and an optimiser of optax. Step n draws its batch with the n-th
 key of the run's seed, so a run is a function of (θ_0, seed): the same numbers on the same machine, whatever the chunks. Steps run in
-chunks inside `jax.lax.scan`; Python is back only between chunks, to look at the losses and to report progress.
+chunks inside `jax.lax.scan`; Python is back only between chunks, to look at the losses, to report progress, to stop early and to save:
+what was saved after n steps goes on to the same numbers as a run that was never interrupted. A loss that is not finite ends the run
+before its chunk is saved.
 
 An ensemble is several runs at once, `vmap`ped: the leaves of θ_0 (and of the tasks, if runs differ in their data) carry a leading axis. The
 members do not interact: each is the run it would be alone, up to the rounding of batched operations. What is trained has the type of
@@ -51,13 +53,56 @@ class Trained:
     parameters: Pytree
     history: np.ndarray
 
+    @property
+    def steps(self) -> int:
+        """Steps that were taken: fewer than asked for if the run stopped early."""
+        return int(self.history.shape[-1])
 
-def adam(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.GradientTransformation:
-    """Adam whose rate rises linearly to `peak` over the share `warmup` of the steps, then follows a cosine down to `final`·peak."""
+
+@dataclass(frozen=True)
+class Saved:
+    """A run after some steps: (parameters, memory of the optimiser) and the losses so far; `chunk`: the steps between two looks."""
+
+    learnt: tuple[Pytree, Pytree]
+    history: np.ndarray
+    chunk: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to stop before the last step, judged by the mean loss of a chunk: it is below `below`, or the best one so far has not been
+    undercut by a thousandth for `patience` chunks. Functions of the history alone, so a resumed run stops where the whole one does."""
+
+    below: float = 0.0
+    patience: int | None = None
+
+    def reached(self, history: np.ndarray, chunk: int) -> bool:
+        means = [history[start : start + chunk].mean() for start in range(0, len(history), chunk)]
+        if means[-1] < self.below:
+            return True
+        if self.patience is None:
+            return False
+        best, since = np.inf, 0
+        for mean in means:
+            best, since = (mean, 0) if mean < best * (1 - IMPROVEMENT) else (best, since + 1)
+        return since >= self.patience
+
+
+IMPROVEMENT = 1e-3
+"""Less than this share of a loss is noise of batches, not progress."""
+
+
+def warm_cosine(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.Schedule:
+    """A rate that rises linearly to `peak` over the share `warmup` of the steps, then follows a cosine down to `final`·peak."""
     rising = max(1, round(warmup * steps))
     if steps <= rising:
-        return optax.adam(peak)
-    return optax.adam(optax.schedules.warmup_cosine_decay_schedule(0.0, peak, rising, steps, end_value=final * peak))
+        return optax.schedules.constant_schedule(peak)
+    return optax.schedules.warmup_cosine_decay_schedule(0.0, peak, rising, steps, end_value=final * peak)
+
+
+def adam(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.GradientTransformation:
+    """Adam at the rate of `warm_cosine`."""
+    return optax.adam(warm_cosine(peak, steps, warmup=warmup, final=final))
 
 
 def minibatches(data: Pytree, size: int) -> Batches:
@@ -81,10 +126,29 @@ def fit(
     seed: int = 0,
     chunk: int | None = None,
     report: Report | None = None,
+    resume: Saved | None = None,
+    store: Callable[[Saved], None] | None = None,
+    stop: Stop | None = None,
 ) -> Trained:
-    """One run: `steps` updates of `parameters` on loss(parameters, batches(key))."""
-    state = State((parameters, optimiser.init(parameters)), jax.random.key(seed), ())
-    return _run(partial(_advance, Rule(loss, batches, optimiser.update)), state, steps, chunk, report)
+    """One run: `steps` updates of `parameters` on loss(parameters, batches(key)), or what is left of them after `resume`.
+
+    `store` is given the run after every chunk.
+    """
+    learnt = (parameters, optimiser.init(parameters))
+    if resume is not None:
+        learnt, chunk = _like(resume.learnt, learnt), resume.chunk
+    state = State(learnt, jax.random.key(seed), ())
+    hooks = Hooks(report, store, stop, np.zeros(0, np.float32) if resume is None else resume.history)
+    return _run(partial(_advance, Rule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
+
+
+def _like(found: Pytree, wanted: Pytree) -> Pytree:
+    """Arrays of a saved run, if they are those of this one."""
+    shapes = [[(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(tree)] for tree in (found, wanted)]
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (found, wanted)]
+    if structures[0] != structures[1] or shapes[0] != shapes[1]:
+        raise InputError("the saved run has other arrays than this one; it belongs to another network or recipe")
+    return found
 
 
 def fit_ensemble(
@@ -105,7 +169,7 @@ def fit_ensemble(
         raise InputError(f"an ensemble of {len(seeds)} seeds needs leaves with that leading axis, found {sorted(leading)}")
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     state = State((parameters, jax.vmap(optimiser.init)(parameters)), keys, () if tasks is None else (tasks,))
-    return _run(partial(_advance_all, Rule(loss, batches, optimiser.update)), state, steps, chunk, report)
+    return _run(partial(_advance_all, Rule(loss, batches, optimiser.update)), state, steps, chunk, Hooks(report))
 
 
 class Rule(NamedTuple):
@@ -124,22 +188,39 @@ class State(NamedTuple):
     task: tuple[Pytree, ...]
 
 
+class Hooks(NamedTuple):
+    """What happens between chunks, and the losses of the steps that were taken before."""
+
+    report: Report | None = None
+    store: Callable[[Saved], None] | None = None
+    stop: Stop | None = None
+    history: np.ndarray | None = None
+
+
 def _run(
-    advance: Callable[[int, State, jax.Array], tuple[State, jax.Array]], state: State, steps: int, chunk: int | None, report: Report | None
+    advance: Callable[[int, State, jax.Array], tuple[State, jax.Array]], state: State, steps: int, chunk: int | None, hooks: Hooks
 ) -> Trained:
     if steps < 1 or (chunk is not None and chunk < 1):
         raise InputError(f"training needs at least one step per chunk, got {steps} steps in chunks of {chunk}")
     length = min(steps, chunk or -(-steps // CHUNKS))
     started = time.monotonic()
-    losses: list[np.ndarray] = []
-    for first in range(0, steps, length):
+    losses = [] if hooks.history is None or not hooks.history.size else [hooks.history]
+    begun = sum(part.shape[-1] for part in losses)
+    if begun > steps or (begun % length and begun < steps):
+        raise InputError(f"the saved run has taken {begun} steps, which do not fit into {steps} in chunks of {length}")
+    for first in range(begun, steps, length):
+        if hooks.stop is not None and losses and hooks.stop.reached(np.concatenate(losses, axis=-1), length):
+            break
         done = min(first + length, steps)
         state, values = advance(done - first, state, jnp.int32(first))
         losses.append(np.asarray(values))
         _refuse_divergence(losses[-1], first)
-        if report is not None:
+        if hooks.store is not None:
+            hooks.store(Saved(state.learnt, np.concatenate(losses, axis=-1), length))
+        if hooks.report is not None:
             seconds = time.monotonic() - started
-            report(Progress(done, steps, losses[-1].mean(axis=-1), seconds, seconds / done * (steps - done)))
+            left = seconds / (done - begun) * (steps - done)
+            hooks.report(Progress(done, steps, losses[-1].mean(axis=-1), seconds, left))
     return Trained(state.learnt[0], np.concatenate(losses, axis=-1))
 
 
