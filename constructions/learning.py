@@ -281,3 +281,10 @@ def train(
         )
         found = to_network(trained.parameters).map(np.asarray)
     return found, trained
+
+
+def learnt_at_start(network: Transformer, recipe: Recipe) -> tuple[Any, Any]:
+    """(parameters, memory of the optimiser) before the first step."""
+    with with_x64(network.dtype):
+        parameters = to_parameters(network.map(jnp.asarray))
+        return parameters, optimiser(network, recipe).init(parameters)
