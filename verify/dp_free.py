@@ -259,9 +259,7 @@ class _Problem:
             errors = [self._in_balls(tokens) for tokens in candidates[:MEASURED]]
             return max(errors), "ascent on the error, in ball arithmetic"
         outputs = np.asarray(fast.forward(self.network, np.array(candidates)))[:, -1]
-        errors = [
-            lower(abs(arb(rational(float(y))) - self._wanted(tokens))) for y, tokens in zip(outputs, candidates, strict=True)
-        ]
+        errors = [lower(abs(arb(rational(float(y))) - self._wanted(tokens))) for y, tokens in zip(outputs, candidates, strict=True)]
         return max(errors), "ascent on the error, run in " + self.network.dtype
 
     def _wanted(self, tokens: np.ndarray) -> arb:
@@ -580,10 +578,14 @@ class _Cover:
             tops[:, u] = values.max(axis=0) + SLACK * np.abs(ends).max(axis=0) * (np.abs(factors).max(axis=0) + np.abs(lam[:, u]))
             places[:, u] = ends[best % 2, np.arange(len(side))]
             reached[:, u] = factors.mean(axis=0) * inside[:, u]
-        absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes) + np.abs(delta) @ (self.memories.errors + self.gamma * self.radii)
+        absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes) + np.abs(delta) @ (
+            self.memories.errors + self.gamma * self.radii
+        )
         absolute += self.gamma * (np.abs(tops).sum(axis=1) + (np.abs(theta) * self.reaches).sum(axis=1) + abs(self.constant))
         value = side * self.constant + tops.sum(axis=1) + linear + absolute
-        gradient = np.concatenate([seen - places, v - seen, m - self._memories_seen(signs) if self.multipliers else np.zeros_like(m)], axis=1)
+        gradient = np.concatenate(
+            [seen - places, v - seen, m - self._memories_seen(signs) if self.multipliers else np.zeros_like(m)], axis=1
+        )
         value = np.where(np.isfinite(value), value, np.inf)
         return _Bound(value, gradient, tops - reached, (b - a) / 2, self._tokens(signs, m), tops.sum(axis=1), tail + absolute)
 
