@@ -1477,6 +1477,9 @@ def train(
         check_place(checkpoint)
         if checkpoint.exists() and not resume:
             raise InputError(f"{checkpoint} exists; add --resume to go on from it, or choose another --checkpoint")
+    from constructions import checkpoint as runs
+
+    begun_before = runs.read(checkpoint) if checkpoint is not None and checkpoint.exists() else None
     from constructions.recipes import Shape, check_recipe, check_shape
 
     if start is None:
@@ -1498,23 +1501,17 @@ def train(
         check_shape(shape, token_dim(target))
         check_recipe(recipe, target, layers, heads, [attention])
     from constructions.bundle import load
-    from constructions.learning import as_float, initial
-    from constructions.training import Progress
+    from constructions.learning import as_float, initial, learnt_at_start, run_of
+    from constructions.learning import train as fit_network
+    from constructions.training import Progress, resumed
 
     if files is None:
         network = initial(shape, token_dim(target), recipe.seed, recipe.length, options["dtype"])
     else:
         network = as_float(load(files).network, options["dtype"])
-    from dataclasses import asdict
 
-    from constructions import checkpoint as runs
-    from constructions.learning import learnt_at_start
-    from constructions.learning import train as fit_network
-
-    run = runs.fingerprint(network, target.describe(), asdict(recipe))
-    saved = None
-    if checkpoint is not None and checkpoint.exists():
-        saved = runs.read(checkpoint, learnt_at_start(network, recipe), run)
+    run = run_of(network, target, recipe)
+    saved = None if begun_before is None else resumed(begun_before, learnt_at_start(network, recipe), run)
     from verify.learnt import trained_card, verify_learnt
     from verify.report import progress, show_certificate, show_training, training
 
@@ -1525,7 +1522,7 @@ def train(
             if report is not None:
                 report("training", state)
 
-        store = None if checkpoint is None else lambda state: runs.write(checkpoint, state, run)
+        store = None if checkpoint is None else lambda state: runs.write(checkpoint, state.checkpoint(run))
         trained, history = fit_network(network, target, recipe, report=watched, resume=saved, store=store)
     seconds = time.perf_counter() - begun
     with progress("certifying", quiet or as_json):

@@ -11,8 +11,8 @@ named coordinates of the residual stream against memories are added, times a wei
 A run is a function of (network at the start, recipe): see `constructions.training`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -20,13 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from analyzer.adaptive import AdaptiveMemory
 from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory, KernelMemory, Target
 from constructions import reference, target_values
+from constructions.checkpoint import fingerprint
 from constructions.precision import MANTISSA, with_x64
 from constructions.recipes import Recipe, Shape, check_recipe, check_shape
-from constructions.target_values import letters_of, token_dim
+from constructions.target_values import ArrayMap, letters_of, token_dim
 from constructions.training import Report, Saved, Trained, fit, warm_cosine
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_float
 
@@ -205,28 +207,51 @@ def sampler(target: Target, recipe: Recipe, dtype: str) -> Callable[[jax.Array],
     return lambda key: jax.random.uniform(key, (*shape, target.dim), dtype, -1, 1)
 
 
-def loss_of(target: Target, recipe: Recipe, slots: Mapping[int, int] | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
-    """ℓ(θ, tokens). `slots`: coordinate of the stream before the last feed-forward network → coordinate of (x_t, memories)."""
+def slot_values(target: Target, network: Transformer) -> ArrayMap:
+    """Tokens (…, N, d) → what a construction holds in its first coordinates before the last feed-forward network: x_t, the memories
+    and, for adaptive targets, the lags (their logarithms where log heads read them by dot products)."""
+    seen = target_values.memories(target, jnp)
+    width = int(network.embedding.shape[0])
+    count = target.readout.coordinates + (len(target.memories) if isinstance(target, AdaptiveMemory) else 0)  # type: ignore[union-attr]
+    if width < count:
+        raise InputError(f"the stream has {width} coordinates; x0, memories and lags of this target need {count}")
+    if not isinstance(target, AdaptiveMemory):
+        return seen
+    attention = network.layers[-1].attention
+    lags = target_values.adaptive_lags(target, jnp)
+    logarithms = attention.kind == "nf" and attention.rpe[0] == "log"
+
+    def slots(tokens: jax.Array) -> jax.Array:
+        steps = lags(tokens).astype(tokens.dtype)
+        return jnp.concatenate([seen(tokens), jnp.log(steps) if logarithms else steps], axis=-1)
+
+    return slots
+
+
+def loss_of(target: Target, recipe: Recipe, slots: ArrayMap | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
+    """ℓ(θ, tokens); `slots` gives what the first coordinates of the stream before the last feed-forward network should hold."""
     wanted = target_values.values(target, jnp)
-    seen = target_values.memories(target, jnp) if slots else None
 
     def loss(parameters: Transformer, tokens: jax.Array) -> jax.Array:
         *before, found = stream(to_network(parameters), tokens, recipe.first)
         total = jnp.mean((found[..., 0] - wanted(tokens)[..., recipe.first :]) ** 2)
-        if slots and seen is not None:
-            places, of = np.array(list(slots)), np.array(list(slots.values()))
-            memories = seen(tokens)[..., recipe.first :, :]
-            total = total + recipe.supervise * jnp.mean((before[-1][..., places] - memories[..., of]) ** 2)
+        if slots is not None:
+            held = slots(tokens)[..., recipe.first :, :]
+            total = total + recipe.supervise * jnp.mean((before[-1][..., : held.shape[-1]] - held) ** 2)
         return total
 
     return loss
 
 
 def trainable(network: Transformer) -> Transformer:
-    """1 for what is trained, 0 for what is not: the embedding's bias, and a last feed-forward network that is u_0."""
+    """1 for what is trained, 0 for what is not: the embedding's bias, decays that have no meaning (heads of type none or table), and a last
+    feed-forward network that is u_0."""
     ones = jax.tree.map(lambda leaf: 1.0, network)
     last = network.layers[-1].feedforward
-    layers = list(ones.layers)
+    layers = [
+        replace(ones_of, attention=replace(ones_of.attention, decay=0.0)) if layer.attention.rpe[0] in ("none", "table") else ones_of
+        for ones_of, layer in zip(ones.layers, network.layers, strict=True)
+    ]
     if is_affine_readout(last):
         layers[-1] = replace(layers[-1], feedforward=jax.tree.map(lambda leaf: 0.0, last))
     return replace(ones, bias=0.0, layers=tuple(layers))
@@ -255,7 +280,7 @@ def train(
     target: Target,
     recipe: Recipe,
     *,
-    slots: Mapping[int, int] | None = None,
+    slots: ArrayMap | None = None,
     report: Report | None = None,
     resume: Saved | None = None,
     store: Callable[[Saved], None] | None = None,
@@ -288,3 +313,8 @@ def learnt_at_start(network: Transformer, recipe: Recipe) -> tuple[Any, Any]:
     with with_x64(network.dtype):
         parameters = to_parameters(network.map(jnp.asarray))
         return parameters, optimiser(network, recipe).init(parameters)
+
+
+def run_of(network: Transformer, target: Target, recipe: Recipe) -> str:
+    """The fingerprint of a run."""
+    return fingerprint(jax.tree.leaves(network), str(jax.tree.structure(network)), target.describe(), asdict(recipe))

@@ -23,6 +23,7 @@ import numpy as np
 import optax
 
 from analyzer.errors import InputError, Refusal
+from constructions.checkpoint import Checkpoint
 from constructions.recipes import Stop
 
 Pytree = Any
@@ -67,6 +68,35 @@ class Saved:
     learnt: tuple[Pytree, Pytree]
     history: np.ndarray
     chunk: int
+
+    def checkpoint(self, run: str) -> Checkpoint:
+        """The run as arrays."""
+        arrays = {"history": np.asarray(self.history)}
+        for part, tree in zip(PARTS, self.learnt, strict=True):
+            arrays |= {f"{part}.{place:05}": np.asarray(leaf) for place, leaf in enumerate(jax.tree.leaves(tree))}
+        return Checkpoint(arrays, self.chunk, run)
+
+
+PARTS = ("parameters", "memory")
+
+
+def resumed(checkpoint: Checkpoint, like: tuple[Pytree, Pytree], run: str) -> Saved:
+    """A saved run, if it is this one: `like` is what its (parameters, memory) look like, `run` the fingerprint that it must have."""
+    if checkpoint.run != run:
+        raise InputError("the checkpoint belongs to another run: its start, target or recipe differ from what is asked for now")
+    left, learnt = dict(checkpoint.arrays), []
+    for part, tree in zip(PARTS, like, strict=True):
+        leaves, structure = jax.tree.flatten(tree)
+        found = [left.pop(f"{part}.{place:05}", None) for place in range(len(leaves))]
+        for place, (array, leaf) in enumerate(zip(found, leaves, strict=True)):
+            if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+                held = "nothing" if array is None else f"shape {array.shape}, type {array.dtype}"
+                raise InputError(f"the checkpoint has {held} for {part} {place}; this run has shape {leaf.shape}, type {leaf.dtype}")
+        learnt.append(jax.tree.unflatten(structure, [jnp.asarray(array) for array in found]))
+    history = left.pop("history")
+    if left:
+        raise InputError(f"the checkpoint holds {sorted(left)[0]!r}, which does not belong to this run")
+    return Saved((learnt[0], learnt[1]), history, checkpoint.chunk)
 
 
 def warm_cosine(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.Schedule:
@@ -113,19 +143,10 @@ def fit(
     """
     learnt = (parameters, optimiser.init(parameters))
     if resume is not None:
-        learnt, chunk = _like(resume.learnt, learnt), resume.chunk
+        learnt, chunk = resume.learnt, resume.chunk
     state = State(learnt, jax.random.key(seed), ())
     hooks = Hooks(report, store, stop, np.zeros(0, np.float32) if resume is None else resume.history)
     return _run(partial(_advance, Rule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
-
-
-def _like(found: Pytree, wanted: Pytree) -> Pytree:
-    """Arrays of a saved run, if they are those of this one."""
-    shapes = [[(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(tree)] for tree in (found, wanted)]
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (found, wanted)]
-    if structures[0] != structures[1] or shapes[0] != shapes[1]:
-        raise InputError("the saved run has other arrays than this one; it belongs to another network or recipe")
-    return found
 
 
 def fit_ensemble(

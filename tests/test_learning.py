@@ -18,6 +18,8 @@ from constructions.learning import (
     learnt_at_start,
     outputs,
     randomised,
+    run_of,
+    slot_values,
     stream,
     to_network,
     to_parameters,
@@ -26,7 +28,7 @@ from constructions.learning import (
 from constructions.recipes import Recipe, Shape, Stop
 from constructions.target_values import draw, values
 from constructions.thm_3_1 import build
-from constructions.training import fit
+from constructions.training import fit, resumed
 from tests.conftest import random_network
 
 TARGET = FixedMemory((1,))
@@ -87,7 +89,7 @@ def test_a_run_is_a_function_of_its_seed():
 def test_an_interrupted_run_ends_in_the_same_weights(tmp_path):
     """Killed after every possible save, resumed from the file: the same bits in the end, in the weights and in the history."""
     start, place = initial(SHAPE, 1, 0, 8), tmp_path / "run.ckpt"
-    run = checkpoint.fingerprint(start, TARGET.describe(), asdict(RECIPE))
+    run = run_of(start, TARGET, RECIPE)
     whole, whole_run = train(start, TARGET, RECIPE)
     like = learnt_at_start(start, RECIPE)
     for stop_after in (1, 7, 29):
@@ -95,32 +97,32 @@ def test_an_interrupted_run_ends_in_the_same_weights(tmp_path):
 
         def save(saved):
             nonlocal saves
-            checkpoint.write(place, saved, run)
+            checkpoint.write(place, saved.checkpoint(run))
             saves += 1
             if saves == stop_after:  # noqa: B023  used in this round only
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             train(start, TARGET, RECIPE, store=save)
-        saved = checkpoint.read(place, like, run)
+        saved = resumed(checkpoint.read(place), like, run)
         assert len(saved.history) == stop_after * saved.chunk < RECIPE.steps
-        resumed, resumed_run = train(start, TARGET, RECIPE, resume=saved)
-        assert same(whole, resumed)
-        np.testing.assert_array_equal(whole_run.history, resumed_run.history)
+        again, again_run = train(start, TARGET, RECIPE, resume=saved)
+        assert same(whole, again)
+        np.testing.assert_array_equal(whole_run.history, again_run.history)
 
 
 def test_damaged_checkpoints_are_refused_with_one_line(tmp_path):
     start, place = initial(SHAPE, 1, 0, 8), tmp_path / "run.ckpt"
-    train(start, TARGET, replace(RECIPE, steps=20), store=lambda saved: checkpoint.write(place, saved, "run"))
+    train(start, TARGET, replace(RECIPE, steps=20), store=lambda saved: checkpoint.write(place, saved.checkpoint("run")))
     like = learnt_at_start(start, RECIPE)
     good = place.read_bytes()
-    assert len(checkpoint.read(place, like, "run").history) == 20
+    assert len(resumed(checkpoint.read(place), like, "run").history) == 20
     with pytest.raises(InputError, match="another run"):
-        checkpoint.read(place, like, "other")
-    with pytest.raises(InputError, match="expected"):
-        checkpoint.read(place, learnt_at_start(initial(replace(SHAPE, heads=4), 1, 0, 8), RECIPE), "run")
+        resumed(checkpoint.read(place), like, "other")
+    with pytest.raises(InputError, match="this run has shape"):
+        resumed(checkpoint.read(place), learnt_at_start(initial(replace(SHAPE, heads=4), 1, 0, 8), RECIPE), "run")
     with pytest.raises(InputError, match="does not belong"):
-        checkpoint.read(place, (like[0], {}), "run")
+        resumed(checkpoint.read(place), (like[0], {}), "run")
     for damaged, reason in (
         (good[: len(good) // 2], "damaged"),
         (good[:-3], "damaged"),
@@ -130,10 +132,10 @@ def test_damaged_checkpoints_are_refused_with_one_line(tmp_path):
     ):
         place.write_bytes(damaged)
         with pytest.raises(InputError, match=reason) as refused:
-            checkpoint.read(place, like, "run")
+            checkpoint.read(place)
         assert "\n" not in str(refused.value)
     with pytest.raises(InputError, match="cannot read"):
-        checkpoint.read(tmp_path / "nowhere", like, "run")
+        checkpoint.read(tmp_path / "nowhere")
 
 
 def test_divergence_loses_only_the_chunk_in_flight(tmp_path):
@@ -147,8 +149,9 @@ def test_divergence_loses_only_the_chunk_in_flight(tmp_path):
         return fit(loss, {"w": jnp.float32(0)}, lambda key: 0, steps=steps, optimiser=optax.sgd(-0.1), chunk=4, **options)
 
     with pytest.raises(Refusal, match="not a finite number at step 34"):
-        falling(80, store=lambda saved: checkpoint.write(place, saved, "run"))
-    saved = checkpoint.read(place, ({"w": jnp.float32(0)}, optax.sgd(-0.1).init({"w": jnp.float32(0)})), "run")
+        falling(80, store=lambda saved: checkpoint.write(place, saved.checkpoint("run")))
+    start = {"w": jnp.float32(0)}
+    saved = resumed(checkpoint.read(place), (start, optax.sgd(-0.1).init(start)), "run")
     assert len(saved.history) == 32 and np.isfinite(saved.history).all()
     assert falling(33, resume=saved).steps == 33
 
@@ -176,7 +179,7 @@ def test_slots_are_learnt_when_they_are_supervised():
     """The stream before the read-out is pulled to (x_t, x_{t−1}): coordinate 1 becomes the memory."""
     start = initial(Shape(heads=3, width=8, model_dim=2), 1, 0, 8)
     recipe = replace(RECIPE, steps=600, supervise=1.0)
-    trained, _ = train(start, TARGET, recipe, slots={0: 0, 1: 1})
+    trained, _ = train(start, TARGET, recipe, slots=slot_values(TARGET, start))
     plain, _ = train(start, TARGET, replace(recipe, supervise=0.0))
     tokens = draw(TARGET, np.random.default_rng(5), (32, 16)).astype("float32")
 

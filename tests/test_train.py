@@ -1,0 +1,129 @@
+"""The command `train`: bundles of trained networks, their certificates and their checkpoints; damage is caught."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzer.targets import FixedMemory
+from constructions.bundle import load, write
+from constructions.card import read_files
+from constructions.learning import train
+from tests.conftest import Result
+
+Run = Callable[..., Result]
+TABLE = ("train", "--lags", "2", "--rpe", "table", "--linear", "--heads", "2", "--reach", "5", "--steps", "400", "--rate", "0.03")
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_a_trained_bundle_is_certified_verified_and_run(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "net"
+    trained = run(*TABLE, "--out", out, "--json")
+    assert trained.code == 0 and trained.err == ""
+    assert trained.json["origin"] == "trained" and trained.json["training"]["loss"] < 1e-2 < trained.json["training"]["first_loss"]
+    assert 0 < trained.json["witness"] <= trained.json["certified"] < 0.5 and trained.json["verdict"] == "holds"
+    again = run("verify", out, "--json")
+    assert again.code == 0 and again.json["certified"] == trained.json["certified"] and again.json["witness"] == trained.json["witness"]
+    keys = {"theorem", "verdict", "witness", "certified", "bound", "parts", "sizes", "dtype", "rounding", "seconds"}
+    assert keys <= set(again.json)
+    tokens = np.random.default_rng(0).uniform(-1, 1, 60)
+    np.save(tmp_path / "x.npy", tokens)
+    assert run("run", out, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy").code == 0
+    assert np.abs(np.load(tmp_path / "y.npy")[2:] - tokens[:-2]).max() <= trained.json["certified"]
+    twice = run(*TABLE, "--out", tmp_path / "twice", "--json").json
+    assert twice["certified"] == trained.json["certified"] and twice["training"]["loss"] == trained.json["training"]["loss"]
+
+
+def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
+    """A changed weight, a better claim, another target, another size: verify says violated."""
+    out = tmp_path / "net"
+    assert run(*TABLE, "--out", out).code == 0
+    bundle = load(read_files(out))
+    card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
+    changed = bundle.network.map(np.array)
+    changed.layers[0].attention.table[0, 3] += 2
+    write(out, changed, card, "")
+    assert run("verify", out).code == 1
+    for lie in (
+        {**card, "chain": {**card["chain"], "certified": card["chain"]["certified"] / 2}},
+        {**card, "chain": {**card["chain"], "bound": card["chain"]["bound"] / 2}},
+        {**card, "chain": {**card["chain"], "witness": 1.0}},
+        {**card, "chain": {**card["chain"], "rounding": 0.0}},
+        {**card, "sizes": {**card["sizes"], "heads": 1}},
+        {**card, "target": {**card["target"], "lags": [1]}},
+        {**card, "certificate": "thm-3.1"},
+        {k: v for k, v in card.items() if k != "chain"},
+    ):
+        write(out, bundle.network, lie, "")
+        assert run("verify", out).code == 1, lie
+    write(out, bundle.network, {**card, "target": None}, "")
+    assert "names no target" in run("verify", out).err
+    write(out, bundle.network, card, "")
+    assert run("verify", out).code == 0
+    weights = out / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert run("verify", out).code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--lags", "1", "--attention", "dp", "--window", "finite"], "attention is dp"),
+        (["--lags", "1", "--layers", "2"], "2 layers"),
+        (["--target", EXAMPLES / "pointer.toml", "--attention", "tmx"], "adaptive"),
+        (["--target", EXAMPLES / "low_rank.toml", "--attention", "dp", "--rpe", "none", "--window", "full"], "coupling"),
+        (["--kernel", "exp(-s)", "--window", "finite", "--rpe", "log"], "finite"),
+    ],
+)
+def test_targets_and_networks_of_every_kind_are_trained_and_measured(
+    run: Run, tmp_path: Path, arguments: list[object], reason: str
+) -> None:
+    out = tmp_path / "net"
+    result = run("train", *arguments, "--heads", "2", "--width", "8", "--steps", "40", "--batch", "8", "--out", out, "--json")
+    assert result.code == 0, result.err
+    assert result.json["certified"] is None and result.json["bound"] is None and result.json["verdict"] == "vacuous"
+    assert result.json["witness"] > 0 and reason in result.json["uncertified"]
+    again = run("verify", out, "--json")
+    assert again.code == 0 and again.json["witness"] == result.json["witness"]
+
+
+def test_training_goes_on_from_a_bundle_and_from_a_checkpoint(run: Run, tmp_path: Path) -> None:
+    out, more, place = tmp_path / "net", tmp_path / "more", tmp_path / "run.ckpt"
+    assert run(*TABLE, "--out", out, "--checkpoint", place).code == 0
+    first = (out / "weights.safetensors").read_bytes()
+    resumed = run(*TABLE, "--out", out, "--checkpoint", place, "--resume", "--json")  # nothing is left to do: the same weights
+    assert resumed.json["training"]["steps"] == 400 and (out / "weights.safetensors").read_bytes() == first
+    refused = run(*TABLE, "--seed", "1", "--out", out, "--checkpoint", place, "--resume")
+    assert refused.code == 2 and "another run" in refused.err and (out / "weights.safetensors").read_bytes() == first
+    place.write_bytes(place.read_bytes()[:500])
+    cut = run(*TABLE, "--out", out, "--checkpoint", place, "--resume")
+    assert cut.code == 2 and cut.err.count("\n") == 1 and "damaged" in cut.err
+    result = run("train", "--start", out, "--steps", "40", "--out", more, "--json")
+    assert result.code == 0 and result.json["training"]["start"] == "bundle" and result.json["training"]["first_loss"] < 1e-2
+
+
+def test_losses_that_are_no_numbers_are_one_line_and_nothing_is_written(run: Run, tmp_path: Path) -> None:
+    out, place = tmp_path / "net", tmp_path / "run.ckpt"
+    assert run(*TABLE, "--out", out).code == 0
+    bundle = load(read_files(out))
+    card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
+    write(out, bundle.network.map(lambda leaf: leaf * np.float32(1e30)), card, "")
+    result = run("train", "--start", out, "--steps", "40", "--checkpoint", place, "--out", tmp_path / "new")
+    assert result.code == 2 and "not a finite number at step 1" in result.err and result.err.count("\n") == 1
+    assert not (tmp_path / "new").exists() and not place.exists()
+
+
+def test_the_command_is_the_library(run: Run, tmp_path: Path) -> None:
+    """What the command writes is what `constructions.learning.train` returns for the recipe in the card."""
+    from constructions.learning import initial
+    from constructions.recipes import Recipe, Shape, Stop
+
+    out = tmp_path / "net"
+    assert run("train", "--lags", "1", "--heads", "3", "--width", "8", "--steps", "40", "--seed", "5", "--out", out).code == 0
+    bundle = load(read_files(out))
+    plain = bundle.card["training"]["recipe"]
+    recipe = Recipe(**{**plain, "stop": Stop(**plain["stop"])})
+    start = initial(Shape(heads=3, width=8, model_dim=2, key_dim=2), 1, 5, recipe.length)
+    network, _ = train(start, FixedMemory((1,)), recipe)
+    np.testing.assert_array_equal(network.layers[0].attention.decay, bundle.network.layers[0].attention.decay)
