@@ -1527,13 +1527,7 @@ def train(
     seconds = time.perf_counter() - begun
     with progress("certifying", quiet or as_json):
         certificate = verify_learnt(trained, target, recipe.length)
-    summary = {
-        "steps": history.steps,
-        "first_loss": float(history.history[0]),
-        "loss": float(history.history[-max(1, history.steps // 40) :].mean()),
-        "start": "random" if files is None else "bundle",
-        "seconds": seconds,
-    }
+    summary = {**history.summary(), "start": "random" if files is None else "bundle", "seconds": seconds}
     from constructions.bundle import write
 
     write(out, trained, trained_card(trained, target, recipe, summary, certificate), "")
@@ -1629,6 +1623,56 @@ def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_j
         _emit(result.as_dict())
     else:
         show_jl_table(result.as_dict())
+
+
+@experiment.command("arms")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="BUNDLE")
+@_of_recipe
+@click.option("--supervise", is_flag=True, help="A fourth arm, taught what the slots of the stream hold.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="A new folder for the bundles of all arms.")
+@click.option("--figure", type=click.Path(path_type=Path), help="The comparison as a PNG file.")
+@_json
+@_quiet
+def arms_experiment(folder: Path, supervise: bool, out: Path, figure: Path | None, as_json: bool, quiet: bool, **options: Any) -> None:
+    """A constructed network (BUNDLE), one of its structure trained from random weights, and one trained from its own weights.
+
+    Does training find, keep or leave the mechanism? The arms are written as bundles into --out and compared.
+    """
+    from constructions.card import check_new_folder, check_place, new_folder, read_files
+    from verify.learnt import target_of
+
+    files = read_files(folder)
+    if files.card.get("origin") is not None:
+        raise InputError(f"{folder} was {files.card['origin']}, not constructed; lemmaformer build makes constructed networks")
+    target = target_of(files.card)
+    recipe = _recipe(target, options)
+    check_new_folder(out)
+    if figure is not None:
+        check_place(figure)
+    if supervise and target.describe()["kind"] == "coupling":
+        raise InputError("--supervise is for memories; a coupling has none")
+    from constructions.bundle import load, write
+    from verify.bundles import citation_of
+    from verify.experiments.arms import compared, train_arms
+    from verify.report import compare_figure, progress, show_arms, training
+
+    constructed = load(files)
+    with training(quiet or as_json) as report:
+        arms = train_arms(constructed, target, recipe, options["dtype"], supervise, report)
+    with progress("comparing", quiet or as_json):
+        result = compared(arms, target, recipe.seed, recipe.signs)
+    with new_folder(out) as place:
+        for name, (bundle, run) in arms.items():
+            write(place / name, bundle.network, bundle.card, citation_of(bundle.card) if run is None else "")
+    result["out"] = str(out)
+    if figure is not None:
+        result["figure"] = str(figure) if compare_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_arms(result)
+    if any(column["faults"] for column in result["networks"]):
+        sys.exit(1)
 
 
 @experiment.command("jl-fig-1")

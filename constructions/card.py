@@ -13,6 +13,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,30 @@ def check_place(path: Path) -> None:
     """Refuse a place for one file that is a folder, or in none."""
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise InputError(f"cannot write {str(path)[:80]}: not a file in an existing folder")
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse a place for a folder of bundles that is taken, or in no folder."""
+    if path.is_symlink() or path.exists():
+        raise InputError(f"{str(path)[:80]} exists; choose another --out")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"the folder {str(path.parent)[:80]} does not exist; create it first")
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, which takes its place when all is written, or never."""
+    check_new_folder(path)
+    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    try:
+        fresh = staging / "new"
+        fresh.mkdir()
+        yield fresh
+        os.rename(fresh, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def is_bundle(path: Path) -> bool:

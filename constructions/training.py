@@ -60,6 +60,11 @@ class Trained:
         """Steps that were taken: fewer than asked for if the run stopped early."""
         return int(self.history.shape[-1])
 
+    def summary(self) -> dict[str, Any]:
+        """Of a single run: steps taken, the first loss, and the mean over the last fortieth."""
+        last = self.history[-max(1, self.steps // CHUNKS) :]
+        return {"steps": self.steps, "first_loss": float(self.history[0]), "loss": float(last.mean())}
+
 
 @dataclass(frozen=True)
 class Saved:

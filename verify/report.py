@@ -79,6 +79,30 @@ def show_training(summary: dict[str, Any]) -> None:
     )
 
 
+def show_arms(result: dict[str, Any]) -> None:
+    """The comparison of all arms, and what became of the mechanism."""
+    show_compared(result)
+    out = console()
+    rows = [
+        [
+            row["arm"],
+            row["steps"],
+            number(row["loss"]),
+            number(row["moved"]),
+            *(number(row["mechanism"][key]) for key in _FROM),
+            row["mechanism"]["kind"],
+        ]
+        for row in result["arms"]
+    ]
+    columns = ["arm", "steps", "loss", "weights moved", "kernel off the construction's", "off the target's", "mechanism"]
+    out.print(table("training (sampled; distances relative to the target's kernel)", columns, rows))
+    out.print(result["sentence"], soft_wrap=True)
+    out.print(f"written to {result['out']}", soft_wrap=True)
+
+
+_FROM = ("from_constructed", "from_target")
+
+
 def show_certificate(certificate: Certificate) -> None:
     """The chain and its parts."""
     out = console()

@@ -1,0 +1,112 @@
+"""Does training find, keep or leave the mechanism of a construction? Three arms of one structure on one target.
+
+* constructed: the network of a bundle, as it was built;
+* random: trained from random weights in the same structure (`constructions.learning.randomised`);
+* kept: trained from the constructed weights, by the same recipe;
+* supervised (on request): as random, with the stream before the last feed-forward network pulled to x_t, the memories and the lags.
+
+All arms are compared by `verify.compare`. Whether an arm has the construction's mechanism is read off its effective kernel (sampled): it is
+the same if it lies within `SAME` of the constructed one in ℓ¹, relative to the norm of the target's kernel, another one that does the same
+job if it is that near to the target's kernel only, and none otherwise. Decays and weights that moved are shown beside.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from analyzer.targets import Target
+from constructions.bundle import Bundle
+from constructions.learning import as_float, randomised, slot_values, train
+from constructions.recipes import Recipe
+from constructions.target_values import settled
+from constructions.training import Progress, Trained
+from constructions.transformer import Transformer
+from verify.compare import Protocol, compare, derived_length
+from verify.learnt import trained_card, verify_learnt
+
+CONSTRUCTED, RANDOM, KEPT, SUPERVISED = "constructed", "random", "kept", "supervised"
+SAME = 0.1
+"""Kernels this near, relative to their norm, look alike in a figure; nothing is certified here."""
+SEQUENCES = 256
+Report = Callable[[str, Progress], None]
+
+
+def train_arms(
+    constructed: Bundle, target: Target, recipe: Recipe, dtype: str, supervise: bool, report: Report | None = None
+) -> dict[str, tuple[Bundle, Trained | None]]:
+    """Every arm as a bundle, with its run."""
+    start = as_float(constructed.network, dtype)
+    fresh = randomised(start, recipe.seed, recipe.length)
+    plans: dict[str, tuple[Transformer, Recipe]] = {RANDOM: (fresh, recipe), KEPT: (start, recipe)}
+    if supervise:
+        plans[SUPERVISED] = (fresh, replace(recipe, supervise=1.0))
+    arms: dict[str, tuple[Bundle, Trained | None]] = {CONSTRUCTED: (constructed, None)}
+    for name, (network, of_arm) in plans.items():
+        begun = time.perf_counter()
+        slots = slot_values(target, network) if of_arm.supervise else None
+        watched = None if report is None else _named(name, report)
+        trained, run = train(network, target, of_arm, slots=slots, report=watched)
+        summary = {**run.summary(), "start": name, "moved": _moved(network, trained), "seconds": time.perf_counter() - begun}
+        certificate = verify_learnt(trained, target, recipe.length)
+        arms[name] = (Bundle(trained, trained_card(trained, target, of_arm, summary, certificate)), run)
+    return arms
+
+
+def _named(name: str, report: Report) -> Callable[[Progress], None]:
+    return lambda progress: report(name, progress)
+
+
+def _moved(start: Transformer, end: Transformer) -> float:
+    """‖θ − θ_0‖/‖θ_0‖ over all weights."""
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(jax.tree.leaves(start), jax.tree.leaves(end), strict=True)
+    ]
+    return float(np.sqrt(sum(((b - a) ** 2).sum() for a, b in pairs) / sum((a**2).sum() for a, _ in pairs)))
+
+
+def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, seed: int, signs: bool) -> dict[str, Any]:
+    """The comparison of all arms, with a mechanism for every arm and a sentence."""
+    networks = [(name, bundle) for name, (bundle, _) in arms.items()]
+    length = derived_length(target, [bundle.network for _, bundle in networks])
+    letters = getattr(target, "alphabet", None) is not None
+    tokens = "letters" if letters else "signs" if signs else "uniform"
+    result = compare(networks, target, Protocol(SEQUENCES, length, settled(target), seed, tokens))
+    rows = []
+    for name, (bundle, run) in arms.items():
+        if run is not None:
+            training = bundle.card["training"]
+            rows.append({"arm": name, **{key: training[key] for key in ("steps", "first_loss", "loss", "moved")}})
+            rows[-1]["mechanism"] = mechanism(result, name)
+    return {**result, "arms": rows, "sentence": sentence(rows)}
+
+
+def mechanism(result: dict[str, Any], name: str) -> dict[str, Any]:
+    """How far an arm's effective kernel is from the constructed one and from the target's, relative to the norm of the latter."""
+    if result["target_kernel"] is None:
+        return {"kind": "unknown", "from_constructed": None, "from_target": None}
+    norm = float(np.abs(result["target_kernel"]).sum())
+    distance = {frozenset((d["a"], d["b"])): d["l1"] for d in result["kernel_distances"]}
+    shares = [distance.get(frozenset((other, name))) for other in (CONSTRUCTED, "target")]
+    built, wanted = (None if share is None or norm == 0 else share / norm for share in shares)
+    if built is not None and built <= SAME:
+        kind = "the construction's"
+    elif wanted is not None:
+        kind = "another one" if wanted <= SAME else "none"
+    else:
+        kind = "unknown"
+    return {"kind": kind, "from_constructed": built, "from_target": wanted}
+
+
+def sentence(rows: Sequence[dict[str, Any]]) -> str:
+    """What became of the mechanism."""
+    answers = {
+        "the construction's": "has the construction's kernel",
+        "another one": "does the job with another kernel",
+        "none": "has not found the target's kernel",
+        "unknown": "has no kernel to compare",
+    }
+    return "; ".join(f"{row['arm']} {answers[row['mechanism']['kind']]} (loss {row['loss']:.2g})" for row in rows) + " (sampled)"
