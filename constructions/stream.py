@@ -79,7 +79,9 @@ def batches(network: Transformer, tokens: np.ndarray) -> list[np.ndarray]:
     """Tokens (batch, N, d) in parts that the reference pass can hold; refused if there is too much to do."""
     squares = max(len(layer.attention.rpe) for layer in network.layers) * tokens.shape[1] ** 2
     if squares > MAX_WEIGHTS or squares * len(tokens) * len(network.layers) > MAX_WORK:
-        raise Refusal(f"{len(tokens)} sequences of {tokens.shape[1]} tokens are too many attention weights for the reference pass")
+        raise Refusal(
+            f"{len(tokens)} sequences of {tokens.shape[1]} tokens are too many for the reference pass; give fewer or shorter ones"
+        )
     together = max(1, MAX_WEIGHTS // squares)
     return [tokens[start : start + together] for start in range(0, len(tokens), together)]
 

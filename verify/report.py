@@ -626,6 +626,8 @@ def show_rnn_limits(result: dict[str, Any]) -> None:
 
 SHOWN_DECAYS = 6
 """Decays of a layer that a table lists; more are given by their ends."""
+SHOWN_LAYERS = 4
+"""Layers that are listed one by one; of deeper networks the last ones are shown."""
 
 
 def show_compared(result: dict[str, Any]) -> None:
@@ -645,18 +647,18 @@ def show_compared(result: dict[str, Any]) -> None:
         ["worst case ≤ (certified)", *(number(n["certificate"]["certified"]) for n in networks)],
         ["certificate", *(n["certificate"]["by"] or "-" for n in networks)],
     ]
-    layers = max(n["sizes"]["layers"] for n in networks)
+    layers = _shown_layers(networks)
     for key, name, shown in _DECAYS:
-        for layer in range(layers):
+        for layer in layers:
             cells = [shown(n["decays"][layer][key]) if layer < len(n["decays"]) else "-" for n in networks]
             if any(cell != "-" for cell in cells):
-                rows.append([name if layers == 1 else f"{name}, layer {layer + 1}", *cells])
+                rows.append([name if layers == [0] else f"{name}, layer {layer + 1}", *cells])
     if any(n.get("decays_off") for n in networks):
         rows.append(["decays off by", *(_off(n.get("decays_off")) for n in networks)])
     if result["target_kernel"] is not None:
         away = {d["b"]: d["l1"] for d in result["kernel_distances"] if d["a"] == "target"}
         rows.append(["kernel off by (sampled)", *(number(away.get(n["name"])) for n in networks)])
-    probed = dict.fromkeys((p["layer"], p["memory"]) for n in networks for p in n["probes"])
+    probed = dict.fromkeys((p["layer"], p["memory"]) for n in networks for p in n["probes"] if p["layer"] in layers)
     for layer, memory in sorted(probed, key=lambda place: place[0]):
         values = [next((p["r2"] for p in n["probes"] if (p["layer"], p["memory"]) == (layer, memory)), None) for n in networks]
         rows.append([f"R² {memory}, layer {layer + 1} (sampled)", *("-" if v is None else f"{v:.5f}" for v in values)])
@@ -672,10 +674,13 @@ def show_compared(result: dict[str, Any]) -> None:
             "kernel: mean of ∂ŷ_t/∂x_(t-s), off by Σ|.| from the target's; R²: memory from the stream by a linear map", soft_wrap=True
         )
     out.print(result["counting_rule"], soft_wrap=True)
+    if layers[0] or len(layers) < max(n["sizes"]["layers"] for n in networks):
+        out.print("deep networks: only the last layers are listed here, all of them with --json", soft_wrap=True)
     for n in networks:
-        for note in (n["certificate"]["reason"], n["kernel_reason"], n["probes_reason"]):
-            if note is not None and note not in n["faults"]:
-                out.print(f"{n['name']}: {note}", soft_wrap=True)
+        notes = {"certificate": n["certificate"]["reason"], "kernel": n["kernel_reason"], "probes": n["probes_reason"]}
+        for what, note in notes.items():
+            if note is not None and note not in n["faults"] and (what == "certificate" or result["target_kernel"] is not None):
+                out.print(f"{n['name']}, {what}: {note}", soft_wrap=True)
         if n["certificate"]["rounding"] is None and n["certificate"]["by"] is not None:
             out.print(f"{n['name']}: certified for {n['certificate']['arithmetic']}", soft_wrap=True)
         if n["sampled"]["not_finite"]:
@@ -684,6 +689,11 @@ def show_compared(result: dict[str, Any]) -> None:
             out.print(f"[red]{n['name']}: {fault}[/]", soft_wrap=True)
     if result.get("figure"):
         out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def _shown_layers(networks: Sequence[dict[str, Any]]) -> list[int]:
+    depths = {n["sizes"]["layers"] for n in networks}
+    return list(range(max(depths))) if max(depths) <= SHOWN_LAYERS else sorted(depth - 1 for depth in depths)
 
 
 _SIZES = {"heads": "heads", "width": "width", "model_dim": "model dimension", "parameters": "parameters"}
@@ -762,10 +772,12 @@ def compare_figure(path: Path, result: dict[str, Any]) -> bool:
         if found:
             errors.semilogy(*zip(*found, strict=True), marker, label=key)
     errors.set(title="errors")
-    slots = list(dict.fromkeys((p["layer"], p["memory"]) for n in networks for p in n["probes"]))
+    layers = _shown_layers(networks)
+    slots = sorted({(p["layer"], p["memory"]) for n in networks for p in n["probes"] if p["layer"] in layers})
     width = 0.8 / len(networks)
     for colour, n in enumerate(networks):
-        bars = [(slots.index((p["layer"], p["memory"])) + (colour + 0.5) * width - 0.4, max(p["r2"], 0)) for p in n["probes"] if p["r2"]]
+        held = {(p["layer"], p["memory"]): p["r2"] for p in n["probes"] if p["r2"] is not None}
+        bars = [(k + (colour + 0.5) * width - 0.4, max(held[slot], 0)) for k, slot in enumerate(slots) if slot in held]
         if bars:
             probes.bar(*zip(*bars, strict=True), width=width, color=f"C{colour}", label=n["name"])
     probes.set_xticks(range(len(slots)), [f"{memory}\nlayer {layer + 1}" for layer, memory in slots], fontsize=7)
