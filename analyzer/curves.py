@@ -19,8 +19,8 @@ from analyzer.profiles import Ridge
 Row = tuple[fmpq, ...]
 
 ROUND = 2.0**-53
-GRID = 256
-"""Pieces of a smooth ridge: its chords are off by 2^−16 of the bend over the whole range."""
+GRID = 128
+"""Pieces of a smooth ridge: its chords are off by 2^−14 of the bend over the whole range."""
 
 
 @dataclass(frozen=True)
