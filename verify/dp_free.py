@@ -64,7 +64,9 @@ LayerTarget = FixedMemory | KernelMemory
 ENTRIES = 1 << 20
 """Values of heads computed for the window: coordinates times heads times tokens, about a second of ball arithmetic."""
 SINGLE, BLOCK = 128, 32
-"""Tokens that are taken one by one at least, and the length of later blocks as a share of their age: a power s^−p is off by p/128 there."""
+"""Tokens that are taken one by one, and the length of later blocks as a share of their age: a power s^−p is off by p/128 there."""
+LATEST = 1 << 14
+"""Tokens of a window at most."""
 WINDOW_TAIL = 2.0**-20
 """The window grows until the heads hold this much beyond it, or until it is full."""
 SLOPE_PIECES = 64
@@ -94,6 +96,8 @@ SLACK = 2.0**-44
 """Evaluating a chord takes fewer than 2^9 roundings of numbers below its scale."""
 STARTS, ASCENT = 64, 40
 """Random starts and steps of the search for a witness. They decide how good it is, never whether it is true."""
+FEW_NODES = 8
+"""Nodes that are compared all at once instead of by bisection."""
 MEASURED = 4
 """Candidates that are evaluated rigorously."""
 
@@ -267,9 +271,7 @@ class _Problem:
             errors = [self._in_balls(tokens) for tokens in candidates[:MEASURED]]
             return max(errors), "ascent on the error, in ball arithmetic"
         outputs = np.asarray(fast.forward(self.network, np.array(candidates)))[:, -1]
-        errors = [
-            lower(abs(arb(rational(float(y))) - self._wanted(tokens))) for y, tokens in zip(outputs, candidates, strict=True)
-        ]
+        errors = [lower(abs(arb(rational(float(y))) - self._wanted(tokens))) for y, tokens in zip(outputs, candidates, strict=True)]
         return max(errors), "ascent on the error, run in " + self.network.dtype
 
     def _wanted(self, tokens: np.ndarray) -> arb:
@@ -301,11 +303,13 @@ def _along(ridge: Ridge, alpha: fmpq) -> Ridge:
     return replace(ridge, direction=(alpha,))
 
 
-def _edges(single: int, count: int) -> list[int]:
-    """Where the blocks of a window begin: single tokens, then blocks that grow geometrically."""
-    edges = list(range(single + 1))
+def _edges(count: int, lags: Sequence[int]) -> list[int]:
+    """Where the blocks of a window begin: single tokens, then blocks that grow geometrically, the lags being blocks of their own."""
+    marks = sorted({count, *lags, *(lag + 1 for lag in lags)})
+    edges = list(range(SINGLE + 1))
     while edges[-1] < count:
-        edges.append(min(count, edges[-1] + max(1, edges[-1] // BLOCK)))
+        last = edges[-1]
+        edges.append(min(last + last // BLOCK, *(mark for mark in marks if mark > last), count))
     return edges
 
 
@@ -318,8 +322,10 @@ class _Kernels:
     def __init__(self, target: LayerTarget, layer: FusedLayer) -> None:
         self.target, self.layer = target, layer
         width, slots, dim = layer.embedding.shape[0], target.readout.coordinates, target.dim
-        count = 1 + max(SINGLE, 2 * target.places[-1])
-        single, most = count, max(count, min(MAX_WITNESS, ENTRIES // (dim * width * len(layer.rpe))))
+        count = 1 + max(SINGLE, target.places[-1])
+        if count > LATEST:
+            raise Refusal(f"lag {target.places[-1]} is not certified: kernels of arbitrary weights are looked at for lags below {LATEST}")
+        most = max(count, min(MAX_WITNESS, ENTRIES // (dim * width * len(layer.rpe))))
         no_stream, no_memory = (fmpq(0),) * width, (fmpq(0),) * slots
         self.coordinates = [Functional(_unit(j, width), no_memory) for j in range(width)]
         self.memories = [Functional(no_stream, tuple(-w for w in _unit(k, slots))) for k in range(slots)]
@@ -329,7 +335,7 @@ class _Kernels:
             while count < most and not sum((upper(k.tail(count)) for k in heads), 0.0) < WINDOW_TAIL:
                 count = min(most, 2 * count)
             self.count = count
-            self.edges = _edges(single, count)
+            self.edges = _edges(count, target.places)
             spread = [self._beyond(k) for k in heads]
             self.atoms, tails = [], []
             for column in range(dim):
@@ -390,6 +396,8 @@ class _Kernels:
             if self.exact_left > 0 and not tail <= size / 2:
                 self.exact_left -= 1
                 size = np.fmin(size, upper(sum((n.most for n in self.norms(functional)), arb(0))))
+            if not np.isfinite(size):
+                raise Refusal("a functional of this network's stream has no bound in double precision: its weights are too large")
             result.append(max(float(size), ROUND))
         return result
 
@@ -406,6 +414,8 @@ class Product:
     edges: np.ndarray
     least: np.ndarray
     most: np.ndarray
+    pad: float
+    """Bounds the rounding of an argument."""
 
 
 class _Stack:
@@ -422,7 +432,11 @@ class _Stack:
 
     def at(self, v: np.ndarray) -> np.ndarray:
         """Chords at v (C, U)."""
-        piece = np.stack([np.searchsorted(nodes[1:-1], column, side="right") for nodes, column in zip(self.nodes, v.T, strict=True)], axis=1)
+        if self.nodes.shape[1] <= FEW_NODES:
+            piece = (self.nodes[:, 1:-1] <= v[..., None]).sum(axis=-1)
+        else:
+            columns = zip(self.nodes, v.T, strict=True)
+            piece = np.stack([np.searchsorted(nodes[1:-1], column, side="right") for nodes, column in columns], axis=1)
         return self.values[self.rows, piece] + self.slopes[self.rows, piece] * (v - self.nodes[self.rows, piece])
 
     def highest(self, a: np.ndarray, b: np.ndarray, side: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -589,14 +603,14 @@ class _Cover:
         self.stacks = [_Stack([u for u, _ in members], [c for _, c in members]) for members in grouped]
 
     def _product(self, ridge: Ridge, alpha: fmpq, group: int, reach: float) -> Product:
-        span = max(float(abs(np.array([nearest(w) for w in ridge.direction])) @ self.radii), abs(nearest(alpha)) * reach) * (1 + 2.0**-40)
-        middle = nearest(ridge.offset)
-        span += abs(middle) * 2.0**-40 + ROUND
+        direction, middle = np.array([nearest(w) for w in ridge.direction]), nearest(ridge.offset)
+        span = max(float(np.abs(direction) @ self.radii), abs(nearest(alpha)) * reach)
+        pad = SLACK * (span + abs(middle) + ROUND)
+        span += 2 * pad
         edges = np.linspace(middle - span, middle + span, SLOPE_PIECES + 1)
         enclosed = [ridge.profile.first(arb(a).union(arb(b))) for a, b in itertools.pairwise(edges.tolist())]
         least, most = np.array([lower(p) for p in enclosed]), np.array([upper(p) for p in enclosed])
-        direction = np.array([nearest(w) for w in ridge.direction])
-        return Product(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most)
+        return Product(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most, pad)
 
     def _ranges(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Intervals (C, U) of the parts' functionals on cells."""
@@ -613,8 +627,7 @@ class _Cover:
         w = product.direction
         centre, half = (low[:, :k] + high[:, :k]) / 2 @ w, (high[:, :k] - low[:, :k]) / 2 @ np.abs(w)
         ends = np.stack([centre - half, centre + half, product.alpha * a[:, product.group], product.alpha * b[:, product.group]])
-        pad = 2.0**-40 * (product.edges[-1] - product.edges[0])
-        least, most = ends.min(axis=0) + product.offset - pad, ends.max(axis=0) + product.offset + pad
+        least, most = ends.min(axis=0) + product.offset - product.pad, ends.max(axis=0) + product.offset + product.pad
         touched = (product.edges[:-1] <= most[:, None]) & (product.edges[1:] >= least[:, None])
         return np.where(touched, product.least, np.inf).min(axis=1), np.where(touched, product.most, -np.inf).max(axis=1)
 
@@ -683,7 +696,8 @@ class _Cover:
             signs = signs.copy()
             for k in range(self.slots):
                 slot, column = divmod(k, self.problem.target.dim)
-                signs[:, column * (len(self.kernels.edges) - 1) + self.problem.target.places[slot]] = m[:, k]
+                block = self.kernels.edges.index(self.problem.target.places[slot])
+                signs[:, column * (len(self.kernels.edges) - 1) + block] = m[:, k]
         return signs
 
     def improve(self, low: np.ndarray, high: np.ndarray, side: np.ndarray, slopes: np.ndarray, steps: int) -> tuple[np.ndarray, _Bound]:
