@@ -1,14 +1,14 @@
 """The certified worst-case error of any network with one dp-free layer on a fixed or kernel memory target, whatever its weights.
 
-Statement. Let U = offset + Σ_s K(s) x_{t−s} be the residual stream, F = Σ_n a_n relu(b_n·U + c_n) the read-out, m = (x_t, memories) what the
-target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then for all tokens in [−1, 1]
+Statement. Let U = offset + Σ_s K(s) x_{t−s} be the residual stream, F = Σ_n a_n relu(b_n·U + c_n) the read-out, m = (x_t, memories) what
+the target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then for all tokens in [−1, 1]
 
     |F(U) − f(m)| ≤ certified,
 
 and float networks add the rounding of their evaluation. Memories need no slots in the stream, neurons no common directions.
 
-Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on the
-range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
+Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on
+the range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
 
     E = F − f = constant + B(x) + Σ_u D_u(v_u(x)),      B, v_u linear in the tokens, D_u = P or −s ψ(· + o).
 
@@ -16,23 +16,24 @@ range of v, as relu(v) − relu(−v), join the affine part, exactly. What is le
 
     σE ≤ σ constant + Σ_u max_{[a_u, b_u]} (σD_u(v) − λ_u v) + sup_x (σB + Σ_u λ_u v_u)(x).
 
-The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum of
-the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
-(ii) *Cells.* The box of y = (m, v_1, v_2, …) is cut into cells. A functional is v = μ·m + rest for any numbers μ, so a cell confines v to
-μ·cell ± ‖rest‖₁ besides its own interval; and for any multipliers θ_u, δ_k
+The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum
+of the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
+(ii) *Cells.* Heads are few, so all v_u are nearly functions of m and of a few more functionals q: v = μ·m + η·q + remainder for any numbers
+μ, η. The box of (m, q, v) is cut into cells; a cell confines v to μ·m + η·q ± ‖remainder‖₁ besides its own interval. Write y = (q, v) and
+rest = v − μ·m; for any multipliers θ, δ
 
-    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·v) + ‖σ rest_B + Σ (λ_u − θ_u) rest_u − δ·m‖₁,      ν = σμ_B + Σ (λ_u − θ_u) μ_u + δ.
+    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·y) + ‖σ rest_B + Σ λ_u rest_u − θ·rest_y − δ·m‖₁,      ν = σμ_B + Σ λ_u μ_u − θ·μ_y + δ.
 
 For fixed memories m are single tokens and μ the kernel's values there: with δ = 0 nothing is lost. All of this is convex in (λ, θ, δ) too.
 (iii) *Pairs.* Where the argument of a ridge is nearly αv_g for a group of neurons, with e = w·m − αv_g,
 
     ψ(w·m + o) = ψ(αv_g + o) + p e,      p in the range of ψ' on the cell.
 
-P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ, and max (−σ s p − λ) e is attained at ends of p and e.
+P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ; max (−σ s p − λ) e is attained at ends of p and e.
 
 Norms are sums over a window plus what the heads hold beyond it; kernels come from ball arithmetic, cells are done in double precision
-with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic: for affine
-targets and linear read-outs that is the worst-case error itself.
+with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic where tails
+matter: for affine targets and linear read-outs that is the worst-case error itself.
 
 The witness is the error at an explicit sequence, found by ascent from the maximisers in (ii) and from random sequences.
 """
@@ -40,7 +41,7 @@ The witness is the error at an explicit sequence, found by ascent from the maxim
 import itertools
 import time
 from collections.abc import Sequence
-from copy import deepcopy as copy
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import jax
@@ -636,9 +637,8 @@ class _Cover:
         a, b = self._ranges(low, high)
         slopes = np.zeros((len(side), 2 * self.parts + self.extra + self.slots))
         for stack in self.stacks:
-            u = stack.where
-            width = np.maximum(b[:, u] - a[:, u], 1e-300)
-            slopes[:, u] = side[:, None] * (stack.at(b[:, u]) - stack.at(a[:, u])) / width
+            left, right = a[:, stack.where], b[:, stack.where]
+            slopes[:, stack.where] = side[:, None] * (stack.at(right) - stack.at(left)) / np.maximum(right - left, 1e-300)
         for u, product in self.products.items():
             least, most = self._slopes(product, low, high, a, b)
             slopes[:, u] = -side * product.scale * (least + most) / 2
@@ -669,9 +669,9 @@ class _Cover:
         tops, places, reached = np.empty_like(a), np.empty_like(a), np.empty_like(a)
         inside = np.clip(seen[:, :n], a, b)
         for stack in self.stacks:
-            u = stack.where
-            tops[:, u], places[:, u] = stack.highest(a[:, u], b[:, u], side, lam[:, u])
-            reached[:, u] = side[:, None] * stack.at(inside[:, u]) - lam[:, u] * inside[:, u]
+            w = stack.where
+            tops[:, w], places[:, w] = stack.highest(a[:, w], b[:, w], side, lam[:, w])
+            reached[:, w] = side[:, None] * stack.at(inside[:, w]) - lam[:, w] * inside[:, w]
         for u, product in self.products.items():
             least, most = self._slopes(product, low, high, a, b)
             factors = np.stack([-side * product.scale * p - lam[:, u] for p in (least, most)])
@@ -704,8 +704,7 @@ class _Cover:
         """Polyak's subgradient steps towards the witness, the best kept."""
         scale = np.concatenate([self.reaches, self.box[self.slots :], self.radii])
         best = self.evaluate(low, high, side, slopes)
-        kept, at = slopes.copy(), slopes
-        current = best
+        kept, at, current = slopes.copy(), slopes, deepcopy(best)
         for step in range(steps):
             scaled = current.gradient / scale
             length = (scaled**2).sum(axis=1)
@@ -716,7 +715,6 @@ class _Cover:
             current = self.evaluate(low, high, side, at)
             better = current.value < best.value
             kept[better] = at[better]
-            best = copy(best) if step == 0 else best
             best.take(better, current)
         return kept, best
 
