@@ -32,8 +32,8 @@ For fixed memories m are single tokens and μ the kernel's values there: with δ
 P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ; max (−σ s p − λ) e is attained at ends of p and e.
 
 Norms are sums over a window plus what the heads hold beyond it; kernels come from ball arithmetic, cells are done in double precision
-with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic where tails
-matter: for affine targets and linear read-outs that is the worst-case error itself.
+with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic where
+tails matter: for affine targets and linear read-outs that is the worst-case error itself.
 
 The witness is the error at an explicit sequence, found by ascent from the maximisers in (ii) and from random sequences.
 """
@@ -50,7 +50,7 @@ from flint import arb, arb_mat, fmpq
 
 from analyzer.curves import ROUND, Bends, Curve, Row, bends_of, curve
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, nearest, range_pieces, rational, upper, working_precision
+from analyzer.exact import lower, nearest, rational, upper, working_precision
 from analyzer.kernels import Kernel, Norm, l1_norm
 from analyzer.profiles import Ridge
 from analyzer.targets import FixedMemory, KernelMemory
@@ -192,8 +192,8 @@ class Functional:
 
 @dataclass(frozen=True)
 class Table:
-    """Kernels in double precision: sums over the blocks of the window, column after column, how far they are off in all, and weights of what
-    is left of heads and memories beyond that, whose mass is `tails`."""
+    """Kernels in double precision: sums over the blocks of the window, column after column, how far they are off in all, and weights of
+    what is left of heads and memories beyond that, whose mass is `tails`."""
 
     window: np.ndarray
     errors: np.ndarray
@@ -254,7 +254,7 @@ class _Problem:
         return self.kernels.norms(functional)
 
     def rounding(self) -> arb:
-        """Rounding of a float network's output: that of the read-out, and that of the stream times the Lipschitz constants of the groups."""
+        """Rounding of a float network's output: that of the read-out, and that of the stream times the groups' Lipschitz constants."""
         if self.network.dtype == "exact":
             return arb(0)
         units = [Functional(_unit(j, self.width), self.no_memory) for j in range(self.width)]
