@@ -49,6 +49,8 @@ def network_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:
         slope = jax.grad(lambda x: stream(floats, x)[-1][:, -1].sum())
         for part in batches(network, tokens):
             total += np.asarray(slope(jnp.asarray(part))).sum(axis=0)
+    if not np.isfinite(total).all():
+        raise Refusal("derivatives are not finite numbers")
     return (total / len(tokens))[::-1].T
 
 

@@ -229,7 +229,13 @@ def test_targets_must_agree_or_be_given(run: Any, places: dict[str, Path], tmp_p
     )
 
 
-def test_signs_are_drawn(places: dict[str, Path]) -> None:
+def test_a_witness_that_is_not_made_of_letters_is_not_shown(places: dict[str, Path]) -> None:
+    lettered = FixedMemory((2,), alphabet=(fmpq(-1, 2), fmpq(1, 2)))
+    plain, restricted = (compare.certificate(bundle(places["exact"]), target, 0) for target in (LAG_2, lettered))
+    assert plain["witness"] > 0 and restricted["witness"] is None and restricted["certified"] == plain["certified"]
+
+
+def test_signs_are_drawn() -> None:
     tokens = compare.sequences_of(LAG_2, Protocol(4, 6, 2, 3, "signs"))
     assert set(np.unique(tokens)) == {-1.0, 1.0}
 
@@ -274,6 +280,14 @@ def test_kernels_are_derivatives(kind: str, window: str, rpe: str) -> None:
         moved[6 - s, i] = step
         slope = (forward(network, tokens + moved)[:, -1] - forward(network, tokens - moved)[:, -1]).mean() / (2 * step)
         assert kernel[i, s] == pytest.approx(slope, abs=1e-7)
+
+
+def test_derivatives_that_overflow_are_refused() -> None:
+    network = random_network(np.random.default_rng(1), ["lin"], dim=1)
+    ffn = network.layers[0].feedforward
+    steep = replace(ffn, inner=np.full_like(ffn.inner, 1e200), bias=np.ones_like(ffn.bias), outer=np.full_like(ffn.outer, 1e200))
+    with pytest.raises(Refusal, match="not finite"):
+        network_kernel(replace(network, layers=(replace(network.layers[0], feedforward=steep),)), np.full((2, 5, 1), 0.5))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -323,7 +337,7 @@ def test_target_kernels_by_hand() -> None:
         target_kernel(coupling_target(COUPLING, ""), tokens)
 
 
-def test_lengths_follow_the_slowest_head(places: dict[str, Path]) -> None:
+def test_lengths_follow_the_slowest_head() -> None:
     network = random_network(np.random.default_rng(0), ["lin"], dim=1)
 
     def slow(p: float, rpe: str = "lin") -> Transformer:

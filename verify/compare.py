@@ -225,14 +225,15 @@ def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
         assert isinstance(target, FixedMemory | KernelMemory)
         try:
             found = dp_free.layer_error(bundle.network, target, seed=seed)
+            lettered = isinstance(target, FixedMemory) and target.alphabet is not None
             return {
                 "by": LAYER,
-                "witness": found.witness,
+                "witness": None if lettered else found.witness,  # its tokens need not be letters
                 "certified": finite(found.certified),
                 "rounding": found.rounding,
                 "arithmetic": found.arithmetic,
                 "trivial": found.trivial,
-                "witness_input": found.witness_input,
+                "witness_input": None if lettered else found.witness_input,
                 "over": "tokens in [-1, 1]",
                 "reason": None,
             }
@@ -287,11 +288,12 @@ def _faults(column: dict[str, Any]) -> list[str]:
     faults = [] if found["reason"] is None else [found["reason"]]
     if found["certified"] is None:
         return faults
-    if not found["witness"] <= found["certified"]:
+    if found["witness"] is not None and not found["witness"] <= found["certified"]:
         faults.append(f"the witness {found['witness']:.6g} exceeds the certified error {found['certified']:.6g}")
     counted = found["rounding"] is not None  # a certificate of the weights alone says nothing about a run in floats
     if counted and not (worst is not None and worst <= found["certified"] * (1 + EVALUATION) + EVALUATION):
-        faults.append(f"a sampled error of {worst} exceeds the certified error {found['certified']:.6g}")
+        size = "that is not finite" if worst is None else f"of {worst:.6g}"
+        faults.append(f"a sampled error {size} exceeds the certified error {found['certified']:.6g}")
     return faults
 
 
