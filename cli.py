@@ -31,6 +31,13 @@ MAX_TOKENS = 1 << 24
 """Numbers in an input array: 128 MB of float64."""
 
 
+MAX_COMPARED = 8
+"""Columns that a page holds."""
+MAX_SEQUENCES = 1 << 16
+MAX_LENGTH = 1 << 12
+"""Tokens per sequence in comparisons, where the reference pass holds N² weights per head: 2^24 of them."""
+
+
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 _quiet = click.option("--quiet", is_flag=True, help="No progress display.")
 
@@ -1703,6 +1710,110 @@ def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool
         _emit(result)
     else:
         show_digits(result)
+
+
+@cli.command()
+@click.argument("folders", type=click.Path(path_type=Path), nargs=-1, metavar="A B [C …]")
+@click.option("--target", "target_file", type=click.Path(path_type=Path), help="The target.  [default: that of the first card with one]")
+@click.option("--sequences", type=int, default=256, show_default=True, help="Random sequences.")
+@click.option("--length", type=int, help="Tokens per sequence.  [default: until the slowest head has seen all but 2^-10 of its weight]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--tokens", type=click.Choice(["uniform", "signs"]), help="Random tokens where there is no alphabet.  [default: uniform]")
+@click.option("--figure", type=click.Path(path_type=Path), help="Kernels, decays, errors and probes as a PNG file.")
+@_json
+@_quiet
+def compare(
+    folders: tuple[Path, ...],
+    target_file: Path | None,
+    sequences: int,
+    length: int | None,
+    seed: int,
+    tokens: str | None,
+    figure: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Constructed, trained and imported networks of one target side by side; exit 1 if a certificate is contradicted.
+
+    Sampled: errors, effective kernels (the mean of ∂ŷ_t/∂x_{t-s}) and linear probes, on the same random sequences. Certified: worst-case
+    errors, by the same verifier wherever there is one dp-free layer.
+    """
+    if not 2 <= len(folders) <= MAX_COMPARED:
+        raise InputError(f"{len(folders)} bundle{'' if len(folders) == 1 else 's'} to compare; give 2 to {MAX_COMPARED} folders")
+    if seed < 0:
+        raise InputError(f"--seed {seed} is negative")
+    if not 2 <= sequences <= MAX_SEQUENCES:
+        raise InputError(f"--sequences {sequences} is out of range; give 2 to {MAX_SEQUENCES}")
+    if length is not None and not 1 <= length <= MAX_LENGTH:
+        raise InputError(f"--length {length} is out of range; give 1 to {MAX_LENGTH}")
+    if figure is not None:
+        from constructions.card import check_place
+
+        check_place(figure)
+    from constructions.card import read_files
+
+    found = [read_files(folder) for folder in folders]
+    target = _common_target(found, target_file)
+    coupled = target.describe()["kind"] == "coupling"
+    letters = getattr(target, "alphabet", None) is not None
+    if tokens is not None and (coupled or letters):
+        raise InputError("--tokens is for targets without an alphabet, whose tokens lie in [-1, 1]")
+    from constructions.target_values import settled, token_dim
+
+    first = settled(target)
+    if coupled and length not in (None, target.length):
+        raise InputError(f"this coupling has sequences of {target.length} tokens, not {length}")
+    if not first < (length or MAX_LENGTH):
+        raise InputError(f"the target looks {first} tokens back; --length must be larger, and is {MAX_LENGTH} at most")
+    from constructions.bundle import load
+    from verify.compare import Protocol, derived_length
+    from verify.compare import compare as side_by_side
+    from verify.report import compare_figure, show_compared, steps
+
+    bundles = [load(files) for files in found]
+    for folder, bundle in zip(folders, bundles, strict=True):
+        if bundle.network.dim != token_dim(target):
+            raise InputError(f"{folder} reads tokens of dimension {bundle.network.dim}, the target has {token_dim(target)}")
+    count = length or min(MAX_LENGTH, derived_length(target, [bundle.network for bundle in bundles]))
+    if sequences * count * token_dim(target) > MAX_TOKENS:
+        raise InputError(f"{sequences} sequences of {count} tokens are more than {MAX_TOKENS} numbers; give fewer or shorter ones")
+    protocol = Protocol(sequences, count, first, seed, "letters" if letters else tokens or "uniform")
+    with steps("comparing", quiet or as_json) as step:
+        result = side_by_side(list(zip(_names(folders), bundles, strict=True)), target, protocol, step)
+    if figure is not None:
+        result["figure"] = str(figure) if compare_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_compared(result)
+    if any(column["faults"] for column in result["networks"]):
+        sys.exit(1)
+
+
+def _common_target(found: list[Any], target_file: Path | None) -> Any:
+    """The target given, or the one that all cards with a target name."""
+    from analyzer.targets import read_toml, target_from_dict
+
+    if target_file is not None:
+        return target_from_dict(read_toml(target_file), str(target_file))
+    named = [(files.path, target_from_dict(files.card["target"], f"{files.path}/card.json")) for files in found if files.card.get("target")]
+    if not named:
+        raise InputError("none of these cards names a target; give --target")
+    for path, target in named[1:]:
+        if target.describe() != named[0][1].describe():
+            raise InputError(f"{path} has another target than {named[0][0]}; give --target to measure all against one")
+    return named[0][1]
+
+
+def _names(folders: tuple[Path, ...]) -> list[str]:
+    """Names of folders; paths where names repeat, numbered where paths do. `target` is the target's."""
+    plain = [folder.resolve().name for folder in folders]
+    names: list[str] = []
+    for folder, name in zip(folders, plain, strict=True):
+        wanted = name if plain.count(name) == 1 and name != "target" else str(folder)
+        repeated = sum(other == folder for other in folders[: len(names)])
+        names.append(f"{wanted} ({repeated + 1})" if repeated or wanted == "target" else wanted)
+    return names
 
 
 @cli.command()

@@ -19,8 +19,8 @@ from analyzer.profiles import Ridge
 Row = tuple[fmpq, ...]
 
 ROUND = 2.0**-53
-GRID = 256
-"""Pieces of a smooth ridge: its chords are off by 2^−16 of the bend over the whole range."""
+GRID = 128
+"""Pieces of a smooth ridge: its chords are off by 2^−14 of the bend over the whole range."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def bends_of(inner: Iterable[Iterable[fmpq]], bias: Iterable[fmpq], outer: Itera
 
 @dataclass(frozen=True)
 class Curve:
-    """A function D on [nodes_0, nodes_n] that leaves the chord of piece j by at most below_j and above_j, and all of this by `slack`: values are
-    rounded, and a kink may lie beside its node by a unit in the last place."""
+    """A function D on [nodes_0, nodes_n] that leaves the chord of piece j by at most below_j and above_j, and all of this by `slack`:
+    values are rounded, and a kink may lie beside its node by a unit in the last place."""
 
     nodes: np.ndarray
     values: np.ndarray

@@ -300,26 +300,36 @@ def _padded(polynomial: arb_poly, length: int) -> list[float]:
 
 
 @partial(jax.jit, static_argnames="size")
-def _convolve(kernels: jax.Array, offset: jax.Array, ffn: FeedForward, tokens: jax.Array, size: int) -> jax.Array:
-    """FFN(offset + Σ κ * x) for tokens (…, N, d)."""
+def _convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int) -> jax.Array:
+    """offset + Σ κ * x for tokens (…, N, d)."""
     length = tokens.shape[-2]
     spectrum = jnp.fft.rfft(kernels, n=size)
     signal = jnp.fft.rfft(jnp.swapaxes(tokens, -1, -2), n=size)
     stream = jnp.fft.irfft(jnp.einsum("dif,...if->...df", spectrum, signal), n=size)[..., :length]
-    return feed_forward(ffn, jnp.swapaxes(stream, -1, -2) + offset)[..., 0]
+    return jnp.swapaxes(stream, -1, -2) + offset
+
+
+_read_out = jax.jit(lambda ffn, stream: feed_forward(ffn, stream)[..., 0])
+
+
+def stream_table(network: Transformer, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Kernels (D, d, S), S ≤ length, and constant (D,) of the stream before the last feed-forward network, rounded once to float64."""
+    if len(network.layers) == 1:
+        layer = fuse(network)
+        return _table(layer, length), to_float(layer.offset, "float64")
+    return _deep_table(network, length), to_float(to_exact(network.bias), "float64")
+
+
+def convolved(kernels: np.ndarray, offset: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """The stream (…, N, D) with these kernels on tokens (…, N, d), in float64."""
+    size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
+    with with_x64("float64"):
+        return np.asarray(_convolve(jnp.asarray(kernels), jnp.asarray(offset), jnp.asarray(tokens), size))
 
 
 def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
     """An exact network on tokens (…, N, d): kernels in ball arithmetic, rounded once, then convolution and read-out in float64."""
     tokens = np.asarray(tokens, dtype=np.float64)
-    if len(network.layers) == 1:
-        layer = fuse(network)
-        kernels, constant = _table(layer, tokens.shape[-2]), layer.offset
-    else:
-        kernels, constant = _deep_table(network, tokens.shape[-2]), network.bias
-    ffn = network.layers[-1].feedforward
+    stream = convolved(*stream_table(network, tokens.shape[-2]), tokens)
     with with_x64("float64"):
-        float_ffn = as_floats(ffn)
-        size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
-        offset = jnp.asarray(to_float(constant, "float64"))
-        return np.asarray(_convolve(jnp.asarray(kernels), offset, float_ffn, jnp.asarray(tokens), size))
+        return np.asarray(_read_out(as_floats(network.layers[-1].feedforward), jnp.asarray(stream)))

@@ -317,6 +317,14 @@ class ExactRunner:
 
     def stream(self, tokens: Any) -> list[np.ndarray]:
         """The residual stream (…, N, D) after every inner layer, and last the outputs (…, N)."""
+        return [after for _, after in self._layers(tokens)]
+
+    def attended(self, tokens: Any) -> list[np.ndarray]:
+        """The residual stream (…, N, D) after the attention of every layer."""
+        return [before for before, _ in self._layers(tokens)]
+
+    def _layers(self, tokens: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of every layer the stream between its halves, and after it."""
         tokens = np.asarray(tokens, dtype=np.float64)
         past = to_float(self.network.bias, "float64")
         with with_x64("float64"):
@@ -324,11 +332,11 @@ class ExactRunner:
             x = np.asarray(jnp.asarray(tokens) @ embedding.T + past)
             result = []
             for index, layer in enumerate(self.network.layers):
-                x = x + self._attend(index, x)
-                change = np.asarray(_feed_forward(as_floats(layer.feedforward), jnp.asarray(x)))
+                between = x + self._attend(index, x)
+                change = np.asarray(_feed_forward(as_floats(layer.feedforward), jnp.asarray(between)))
                 last = index == len(self.network.layers) - 1
-                x = change[..., 0] if last else x + change
-                result.append(x)
+                x = change[..., 0] if last else between + change
+                result.append((between, x))
         return result
 
     def _attend(self, index: int, x: np.ndarray) -> np.ndarray:

@@ -159,6 +159,28 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
         return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))
 
 
+@jax.jit
+def _attended(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    change, past_change = attend(attention, x, past)
+    return x + change, past + past_change
+
+
+_fed = jax.jit(feed, static_argnames="last")
+
+
+def stream(network: Transformer, tokens: jax.Array) -> list[jax.Array]:
+    """The residual stream (…, N, D) after every attention, and last the outputs (…, N); compiled by half layers, also its derivatives."""
+    seen: list[jax.Array] = []
+
+    def step(_: int, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+        between, past_between = _attended(layer.attention, x, past)
+        seen.append(between)
+        return _fed(layer.feedforward, between, past_between, last=last)
+
+    outputs = run_layers(network, tokens, step)
+    return [*seen, outputs]
+
+
 def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarray]:
     """What the first `count` layers of a float network read, (…, N, D) each, in the network's own dtype."""
     seen: list[np.ndarray] = []

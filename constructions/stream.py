@@ -1,4 +1,4 @@
-"""The layers of a network that score pairs of tokens, with what they read, in float64.
+"""What the layers of a network read and write, in float64: inputs of layers that score pairs of tokens, the stream after every attention.
 
 Float weights are taken as the float64 numbers they are; exact ones are rounded. Exact networks without a normaliser have weights that
 cancel far below float64's rounding: their residual stream comes from the executor that first fuses heads into kernels in ball arithmetic.
@@ -6,11 +6,14 @@ cancel far below float64's rounding: their residual stream comes from the execut
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
+from constructions.fused import convolved, stream_table
 from constructions.lagged import ExactRunner
-from constructions.reference import layer_inputs
+from constructions.precision import with_x64
+from constructions.reference import layer_inputs, stream
 from constructions.scores import Scores, coupled_places
 from constructions.transformer import Transformer, to_float
 
@@ -36,6 +39,11 @@ def _scores(network: Transformer, index: int) -> Scores:
     return Scores(f"layers.{index}.attention", query, key, np.zeros(query.shape[:2]), np.zeros(key.shape[:2]))
 
 
+def as_float64(network: Transformer) -> Transformer:
+    """The network with float64 weights: float ones are the numbers they are, exact ones are rounded."""
+    return network.map(_floats)
+
+
 def _floats(weights: Any) -> np.ndarray:
     array = np.asarray(weights)
     result = to_float(array, "float64") if array.dtype == object else array.astype(np.float64)
@@ -54,7 +62,38 @@ def _inputs(network: Transformer, tokens: np.ndarray, count: int) -> list[np.nda
         raise InputError(
             f"{len(tokens)} sequences of {tokens.shape[1]} tokens are too long for the reference pass; give fewer or shorter ones"
         )
-    floats = network.map(_floats)
+    floats = as_float64(network)
     together = max(1, MAX_WEIGHTS // squares)
     parts = [layer_inputs(floats, tokens[start : start + together], count) for start in range(0, len(tokens), together)]
     return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
+
+
+def is_fused(network: Transformer) -> bool:
+    """Whether the network is exact and its stream is a convolution, run through kernels from ball arithmetic."""
+    return network.dtype == "exact" and all(
+        layer.attention.kind == "dp-free" and layer.attention.window == "infinite" for layer in network.layers
+    )
+
+
+def batches(network: Transformer, tokens: np.ndarray) -> list[np.ndarray]:
+    """Tokens (batch, N, d) in parts that the reference pass can hold; refused if there is too much to do."""
+    squares = max(len(layer.attention.rpe) for layer in network.layers) * tokens.shape[1] ** 2
+    if squares > MAX_WEIGHTS or squares * len(tokens) * len(network.layers) > MAX_WORK:
+        raise Refusal(
+            f"{len(tokens)} sequences of {tokens.shape[1]} tokens are too many for the reference pass; give fewer or shorter ones"
+        )
+    together = max(1, MAX_WEIGHTS // squares)
+    return [tokens[start : start + together] for start in range(0, len(tokens), together)]
+
+
+def attended(network: Transformer, tokens: np.ndarray, first: int) -> list[np.ndarray]:
+    """The residual stream (batch, N − first, D) after the attention of every layer, for tokens (batch, N, d)."""
+    if is_fused(network):
+        parts = [Transformer(network.embedding, network.bias, network.layers[:count]) for count in range(1, len(network.layers) + 1)]
+        return [convolved(*stream_table(part, tokens.shape[-2]), tokens)[:, first:] for part in parts]
+    if network.dtype == "exact" and any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
+        return [x[:, first:] for x in ExactRunner(network).attended(tokens)]
+    floats = as_float64(network)
+    with with_x64("float64"):
+        seen = [[np.asarray(x[:, first:]) for x in stream(floats, jnp.asarray(part))[:-1]] for part in batches(network, tokens)]
+    return [np.concatenate(layer) for layer in zip(*seen, strict=True)]

@@ -37,6 +37,22 @@ BAD = [
     [*BUILD, "--target", "nowhere.toml"],
     [*BUILD],
     ["build", "fixed", "--lags", "2", "--out", "STRANGER"],
+    ["compare", "BUNDLE"],
+    ["compare"],
+    ["compare", *["BUNDLE"] * 9],
+    ["compare", "BUNDLE", "nowhere"],
+    ["compare", "BUNDLE", "STRANGER"],
+    ["compare", "BUNDLE", "TRUNCATED"],
+    ["compare", "BUNDLE", "OTHER"],
+    ["compare", "BUNDLE", "OTHER", "--target", "nowhere.toml"],
+    ["compare", "BUNDLE", "BUNDLE", "--seed", "-1"],
+    ["compare", "BUNDLE", "BUNDLE", "--sequences", "1000000000"],
+    ["compare", "BUNDLE", "BUNDLE", "--sequences", "1"],
+    ["compare", "BUNDLE", "BUNDLE", "--length", "2"],
+    ["compare", "BUNDLE", "BUNDLE", "--length", "1000000000"],
+    ["compare", "BUNDLE", "BUNDLE", "--tokens", "normal"],
+    ["compare", "BUNDLE", "BUNDLE", "--tokens", "signs", "--target", "NESTED_TARGET"],
+    ["compare", "BUNDLE", "BUNDLE", "--figure", "STRANGER"],
     ["verify", "nowhere"],
     ["verify", "STRANGER"],
     ["verify", "TRUNCATED"],
@@ -271,9 +287,9 @@ COUPLINGS = {
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("places")
-    code = "import sys, cli; sys.argv = ['lemmaformer', 'build', 'fixed', '--lags', '2', '--out', sys.argv[1]]; cli.main()"
-    for name in ("bundle", "truncated"):
-        subprocess.run([sys.executable, "-c", code, str(root / name)], check=True, capture_output=True)
+    code = "import sys, cli; sys.argv = ['lemmaformer', 'build', 'fixed', '--out', *sys.argv[1:]]; cli.main()"
+    for name, lag in (("bundle", "2"), ("truncated", "2"), ("other", "3")):
+        subprocess.run([sys.executable, "-c", code, str(root / name), "--lags", lag], check=True, capture_output=True)
     exact = root / "truncated" / "exact.json"
     exact.write_bytes(exact.read_bytes()[:-40])
     (root / "stranger").mkdir()
@@ -313,7 +329,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
-        "BUNDLE": root / "bundle", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
+        "BUNDLE": root / "bundle", "OTHER": root / "other", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
         "NAN": root / "nan.npy", "PICKLE": root / "pickle.npy", "ROOT": root,
     }  # fmt: skip
 

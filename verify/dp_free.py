@@ -1,14 +1,14 @@
 """The certified worst-case error of any network with one dp-free layer on a fixed or kernel memory target, whatever its weights.
 
-Statement. Let U = offset + Σ_s K(s) x_{t−s} be the residual stream, F = Σ_n a_n relu(b_n·U + c_n) the read-out, m = (x_t, memories) what the
-target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then for all tokens in [−1, 1]
+Statement. Let U = offset + Σ_s K(s) x_{t−s} be the residual stream, F = Σ_n a_n relu(b_n·U + c_n) the read-out, m = (x_t, memories) what
+the target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then for all tokens in [−1, 1]
 
     |F(U) − f(m)| ≤ certified,
 
 and float networks add the rounding of their evaluation. Memories need no slots in the stream, neurons no common directions.
 
-Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on the
-range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
+Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on
+the range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
 
     E = F − f = constant + B(x) + Σ_u D_u(v_u(x)),      B, v_u linear in the tokens, D_u = P or −s ψ(· + o).
 
@@ -16,23 +16,24 @@ range of v, as relu(v) − relu(−v), join the affine part, exactly. What is le
 
     σE ≤ σ constant + Σ_u max_{[a_u, b_u]} (σD_u(v) − λ_u v) + sup_x (σB + Σ_u λ_u v_u)(x).
 
-The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum of
-the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
-(ii) *Cells.* The box of y = (m, v_1, v_2, …) is cut into cells. A functional is v = μ·m + rest for any numbers μ, so a cell confines v to
-μ·cell ± ‖rest‖₁ besides its own interval; and for any multipliers θ_u, δ_k
+The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum
+of the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
+(ii) *Cells.* Heads are few, so all v_u are nearly functions of m and of a few more functionals q: v = μ·m + η·q + remainder for any numbers
+μ, η. The box of (m, q, v) is cut into cells; a cell confines v to μ·m + η·q ± ‖remainder‖₁ besides its own interval. Write y = (q, v) and
+rest = v − μ·m; for any multipliers θ, δ
 
-    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·v) + ‖σ rest_B + Σ (λ_u − θ_u) rest_u − δ·m‖₁,      ν = σμ_B + Σ (λ_u − θ_u) μ_u + δ.
+    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·y) + ‖σ rest_B + Σ λ_u rest_u − θ·rest_y − δ·m‖₁,      ν = σμ_B + Σ λ_u μ_u − θ·μ_y + δ.
 
 For fixed memories m are single tokens and μ the kernel's values there: with δ = 0 nothing is lost. All of this is convex in (λ, θ, δ) too.
 (iii) *Pairs.* Where the argument of a ridge is nearly αv_g for a group of neurons, with e = w·m − αv_g,
 
     ψ(w·m + o) = ψ(αv_g + o) + p e,      p in the range of ψ' on the cell.
 
-P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ, and max (−σ s p − λ) e is attained at ends of p and e.
+P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ; max (−σ s p − λ) e is attained at ends of p and e.
 
 Norms are sums over a window plus what the heads hold beyond it; kernels come from ball arithmetic, cells are done in double precision
-with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic: for affine
-targets and linear read-outs that is the worst-case error itself.
+with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic where
+tails matter: for affine targets and linear read-outs that is the worst-case error itself.
 
 The witness is the error at an explicit sequence, found by ascent from the maximisers in (ii) and from random sequences.
 """
@@ -40,8 +41,8 @@ The witness is the error at an explicit sequence, found by ascent from the maxim
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -49,7 +50,7 @@ from flint import arb, arb_mat, fmpq
 
 from analyzer.curves import ROUND, Bends, Curve, Row, bends_of, curve
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import lower, nearest, range_pieces, rational, upper, working_precision
+from analyzer.exact import lower, nearest, rational, upper, working_precision
 from analyzer.kernels import Kernel, Norm, l1_norm
 from analyzer.profiles import Ridge
 from analyzer.targets import FixedMemory, KernelMemory
@@ -61,8 +62,12 @@ from verify.thm_3_1 import FFN_BITS, MAX_WITNESS, constant_error
 
 LayerTarget = FixedMemory | KernelMemory
 
-ENTRIES = 1 << 18
-"""Kernel values held in double precision: functionals times tokens of the window."""
+ENTRIES = 1 << 20
+"""Values of heads computed for the window: coordinates times heads times tokens, about a second of ball arithmetic."""
+SINGLE, BLOCK = 128, 32
+"""Tokens that are taken one by one, and the length of later blocks as a share of their age: a power s^−p is off by p/128 there."""
+LATEST = 1 << 14
+"""Tokens of a window at most."""
 WINDOW_TAIL = 2.0**-20
 """The window grows until the heads hold this much beyond it, or until it is full."""
 SLOPE_PIECES = 64
@@ -78,14 +83,22 @@ CRUDE = 2.0**-10
 """The uncut box is done in ball arithmetic if tails and roundings are more than this share of its bound."""
 BATCH = 64
 """Cells cut at once."""
+STEP_FALL = 4
+"""Steps after which their length has fallen to one half."""
+MAX_COMMON, LEAST_COMMON = 12, 2.0**-10
+"""Principal functionals of the neurons that cells may cut, and the least share of the first that they have; any numbers are sound."""
+NARROW = 2.0**-30
+"""Shares of a range that are not cut again."""
 CLOSE = 1.05
 """Cells are cut until certified is within this factor of the witness."""
 ROOT_STEPS, CELL_STEPS = 200, 8
 """Subgradient steps for slopes and multipliers."""
 SLACK = 2.0**-44
 """Evaluating a chord takes fewer than 2^9 roundings of numbers below its scale."""
-STARTS, ASCENT = 16, 40
+STARTS, ASCENT = 64, 40
 """Random starts and steps of the search for a witness. They decide how good it is, never whether it is true."""
+FEW_NODES = 8
+"""Nodes that are compared all at once instead of by bisection."""
 MEASURED = 4
 """Candidates that are evaluated rigorously."""
 
@@ -179,8 +192,8 @@ class Functional:
 
 @dataclass(frozen=True)
 class Table:
-    """Kernels in double precision: values on the window, column after column, how far they are off in all, and weights of what lies beyond
-    the window (heads and memories), whose mass is `tails`."""
+    """Kernels in double precision: sums over the blocks of the window, column after column, how far they are off in all, and weights of
+    what is left of heads and memories beyond that, whose mass is `tails`."""
 
     window: np.ndarray
     errors: np.ndarray
@@ -217,7 +230,7 @@ class _Problem:
         weights = (to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
         self.groups, constant = bends_of(*weights, tuple(self.layer.offset))
         self.radii = np.array([upper(r) for r in target.radii()])
-        self.kernels = _Kernels(target, self.layer, len(self.groups) + 2 * len(readout.ridges) + 1)
+        self.kernels = _Kernels(target, self.layer)
         self.constant = constant - readout.constant
         self.base = Functional(self.no_stream, readout.affine)
         self.bending: list[tuple[Bends, Part]] = []
@@ -241,7 +254,7 @@ class _Problem:
         return self.kernels.norms(functional)
 
     def rounding(self) -> arb:
-        """Rounding of a float network's output: that of the read-out, and that of the stream times the Lipschitz constants of the groups."""
+        """Rounding of a float network's output: that of the read-out, and that of the stream times the groups' Lipschitz constants."""
         if self.network.dtype == "exact":
             return arb(0)
         units = [Functional(_unit(j, self.width), self.no_memory) for j in range(self.width)]
@@ -268,11 +281,11 @@ class _Problem:
             return self.target.readout(self.target.memories(recent))
 
     def _in_balls(self, tokens: np.ndarray) -> float:
-        """|F − f| at the last of the tokens; the window holds them all."""
+        """|F − f| at the last of the tokens; those of a block are equal, and zero beyond the window."""
         with working_precision(self.layer.bits):
             stream = [arb(o) for o in self.layer.offset]
             for column, atoms in enumerate(self.kernels.atoms):
-                recent = arb_mat([[arb(float(v))] for v in tokens[::-1, column][: self.kernels.count]])
+                recent = arb_mat([[arb(float(v))] for v in tokens[::-1, column][self.kernels.edges[:-1]]])
                 mixed = (atoms * recent).entries()
                 stream = [u + v for u, v in zip(stream, mixed[: self.width], strict=True)]
             ffn, output = self.network.layers[0].feedforward, arb(0)
@@ -291,14 +304,29 @@ def _along(ridge: Ridge, alpha: fmpq) -> Ridge:
     return replace(ridge, direction=(alpha,))
 
 
-class _Kernels:
-    """Kernels of functionals on a window, and bounds of their ℓ¹ norms."""
+def _edges(count: int, lags: Sequence[int]) -> list[int]:
+    """Where the blocks of a window begin: single tokens, then blocks that grow geometrically, the lags being blocks of their own."""
+    marks = sorted({count, *lags, *(lag + 1 for lag in lags)})
+    edges = list(range(SINGLE + 1))
+    while edges[-1] < count:
+        last = edges[-1]
+        edges.append(min(last + last // BLOCK, *(mark for mark in marks if mark > last), count))
+    return edges
 
-    def __init__(self, target: LayerTarget, layer: FusedLayer, functionals: int) -> None:
+
+class _Kernels:
+    """Kernels of functionals on a window, and bounds of their ℓ¹ norms.
+
+    Late tokens are taken together: on a block Σ|κ| ≤ |Σκ| + Σ_h |G_h| Σ_s |k_h(s) − mean k_h| for κ = Σ_h G_h k_h, over heads and memories.
+    """
+
+    def __init__(self, target: LayerTarget, layer: FusedLayer) -> None:
         self.target, self.layer = target, layer
         width, slots, dim = layer.embedding.shape[0], target.readout.coordinates, target.dim
-        most = int(np.clip(ENTRIES // (dim * max(functionals, width)), 64, MAX_WITNESS))
-        count = min(most, 1 + max(64, 2 * target.places[-1]))
+        count = 1 + max(SINGLE, target.places[-1])
+        if count > LATEST:
+            raise Refusal(f"lag {target.places[-1]} is not certified: kernels of arbitrary weights are looked at for lags below {LATEST}")
+        most = max(count, min(MAX_WITNESS, ENTRIES // (dim * width * len(layer.rpe))))
         no_stream, no_memory = (fmpq(0),) * width, (fmpq(0),) * slots
         self.coordinates = [Functional(_unit(j, width), no_memory) for j in range(width)]
         self.memories = [Functional(no_stream, tuple(-w for w in _unit(k, slots))) for k in range(slots)]
@@ -308,10 +336,27 @@ class _Kernels:
             while count < most and not sum((upper(k.tail(count)) for k in heads), 0.0) < WINDOW_TAIL:
                 count = min(most, 2 * count)
             self.count = count
-            atoms = (*self.coordinates, *self.memories)
-            self.atoms = [arb_mat([self.kernel(f, c).values(0, count) for f in atoms]) for c in range(dim)]
-            beyond = [upper(k.tail(count)) for k in heads]
-            self.tails = np.array([[*beyond, *(self._memory_tail(f, c) for f in self.memories)] for c in range(dim)]).ravel()
+            self.edges = _edges(count, target.places)
+            spread = [self._beyond(k) for k in heads]
+            self.atoms, tails = [], []
+            for column in range(dim):
+                kernels = [self.kernel(f, column) for f in (*self.coordinates, *self.memories)]
+                self.atoms.append(arb_mat([self._sums(kernel.values(0, count)) for kernel in kernels]))
+                tails.append([*spread, *map(self._beyond, kernels[width:])])
+            self.tails = np.array(tails).ravel()
+
+    def _sums(self, values: Sequence[arb]) -> list[arb]:
+        return [sum(values[a:b], arb(0)) for a, b in itertools.pairwise(self.edges)]
+
+    def _beyond(self, kernel: Kernel) -> float:
+        """What a kernel holds beyond the window, and Σ |κ(s) − its mean| over the blocks."""
+        values, total = kernel.values(0, self.count), kernel.tail(self.count)
+        total += sum((abs(arb(w)) for lag, w in kernel.spikes if lag >= self.count), arb(0))
+        for a, b in itertools.pairwise(self.edges):
+            if b > a + 1:
+                mean = sum(values[a:b], arb(0)) / (b - a)
+                total += sum((abs(v - mean) for v in values[a:b]), arb(0))
+        return upper(total)
 
     def _head(self, h: int) -> Kernel:
         """One head alone."""
@@ -319,11 +364,6 @@ class _Kernels:
         gains[h, 0, 0] = fmpq(1)
         nothing = np.array([[fmpq(0)]], dtype=object)
         return replace(self.layer, embedding=nothing, offset=nothing[0], gains=gains).kernel([fmpq(1)], 0)
-
-    def _memory_tail(self, memory: Functional, column: int) -> float:
-        spikes, kernels = self.target.wanted(memory.memory, column)
-        late = sum((abs(arb(w)) for lag, w in spikes.items() if lag >= self.count), arb(0))
-        return upper(sum((abs(arb(w)) * k.tail(self.count) for k, w in kernels.items()), late))
 
     def kernel(self, functional: Functional, column: int) -> Kernel:
         return self.layer.kernel(functional.stream, column, *self.target.wanted(functional.memory, column))
@@ -340,7 +380,7 @@ class _Kernels:
             rows = arb_mat([[*map(arb, f.stream), *(-arb(w) for w in f.memory)] for f in functionals])
             for column, atoms in enumerate(self.atoms):
                 entries = (rows * atoms).entries()
-                window = np.array([float(e) for e in entries]).reshape(len(functionals), self.count)
+                window = np.array([float(e) for e in entries]).reshape(len(functionals), -1)
                 radii = np.array([float(e.rad()) for e in entries]).reshape(window.shape)
                 off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + 2.0**-1070
                 errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND)
@@ -357,6 +397,8 @@ class _Kernels:
             if self.exact_left > 0 and not tail <= size / 2:
                 self.exact_left -= 1
                 size = np.fmin(size, upper(sum((n.most for n in self.norms(functional)), arb(0))))
+            if not np.isfinite(size):
+                raise Refusal("a functional of this network's stream has no bound in double precision: its weights are too large")
             result.append(max(float(size), ROUND))
         return result
 
@@ -373,6 +415,8 @@ class Product:
     edges: np.ndarray
     least: np.ndarray
     most: np.ndarray
+    pad: float
+    """Bounds the rounding of an argument."""
 
 
 class _Stack:
@@ -389,7 +433,11 @@ class _Stack:
 
     def at(self, v: np.ndarray) -> np.ndarray:
         """Chords at v (C, U)."""
-        piece = (self.nodes[:, 1:-1] <= v[..., None]).sum(axis=-1)
+        if self.nodes.shape[1] <= FEW_NODES:
+            piece = (self.nodes[:, 1:-1] <= v[..., None]).sum(axis=-1)
+        else:
+            columns = zip(self.nodes, v.T, strict=True)
+            piece = np.stack([np.searchsorted(nodes[1:-1], column, side="right") for nodes, column in columns], axis=1)
         return self.values[self.rows, piece] + self.slopes[self.rows, piece] * (v - self.nodes[self.rows, piece])
 
     def highest(self, a: np.ndarray, b: np.ndarray, side: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -408,47 +456,107 @@ class _Stack:
 
 @dataclass
 class _Bound:
-    """Bounds of cells, with subgradients, gaps of the parts at the maximisers, and the intervals of the parts."""
+    """Bounds of cells, with what is known where they would be attained."""
 
     value: np.ndarray
     gradient: np.ndarray
+    """By (λ, θ, δ)."""
     gaps: np.ndarray
-    half: np.ndarray
+    """max (σD_u − λ_u v) less its value at the maximiser."""
     tokens: np.ndarray
     tops: np.ndarray
     """Σ_u max (σD_u − λ_u v)."""
     crude: np.ndarray
     """The share of tails and roundings."""
 
+    def take(self, better: np.ndarray, other: "_Bound") -> None:
+        for name, mine in vars(self).items():
+            mine[better] = getattr(other, name)[better]
+
+
+@dataclass
+class _Cells:
+    """Boxes low ≤ (m, q, v) ≤ high, signs σ, (λ, θ, δ), bounds, and gaps of the parts."""
+
+    low: np.ndarray
+    high: np.ndarray
+    side: np.ndarray
+    slopes: np.ndarray
+    value: np.ndarray
+    gaps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.side)
+
+    def pick(self, rows: np.ndarray) -> "_Cells":
+        return _Cells(*(array[rows] for array in vars(self).values()))
+
+    def replaced(self, rows: np.ndarray, count: int, others: "_Cells") -> None:
+        """Put `others` in the place of these rows and, the rest of them, after the first `count`; arrays grow by doubling."""
+        fresh = len(others) - len(rows)
+        for name, mine in vars(self).items():
+            theirs = getattr(others, name)
+            while count + fresh > len(mine):
+                mine = np.concatenate([mine, np.zeros_like(mine)])
+            mine[rows], mine[count : count + fresh] = theirs[: len(rows)], theirs[len(rows) :]
+            setattr(self, name, mine)
+
 
 class _Cover:
-    """Cells that cover the box of (m, v), for both signs, and their bounds."""
+    """Cells that cover the box of (m, q, v), for both signs, and their bounds."""
 
     def __init__(self, problem: _Problem, search: "_Search") -> None:
         self.problem, self.search = problem, search
         self.kernels, self.radii = problem.kernels, problem.radii
         self._pair()
+        self.parts, self.slots = len(self.functionals), len(self.radii)
         functionals = [*self.functionals, problem.base]
-        full = self.kernels.table(functionals)
-        self.hints = self._hints(full)
-        rests = [
-            f.plus(Functional(problem.no_stream, tuple(map(rational, row.tolist()))), fmpq(1))
-            for f, row in zip(functionals, self.hints, strict=True)
-        ]
-        self.table = self.kernels.table(rests)
         self.memories = self.kernels.table(self.kernels.memories)
-        self.parts = len(self.functionals)
-        self.slots = len(self.radii)
-        self.rest_sizes = np.array(self.table.sizes())
-        self.sizes = np.abs(self.hints) @ self.radii + self.rest_sizes
+        hints = _least_squares(self.memories.window, self.kernels.table(functionals).window)
+        rests = [f.plus(self._memory(row), fmpq(-1)) for f, row in zip(functionals, hints, strict=True)]
+        common = self._common(rests[:-1])
+        self.extra = len(common)
+        self.hints = np.concatenate([hints, np.zeros((self.extra, self.slots))])
+        self.table = self.kernels.table([*rests, *common])
+        self.sizes = np.abs(self.hints) @ self.radii + self.table.sizes()
+        self._confine(rests[:-1], common)
         columns = self.table.window.shape[1]
-        self.gamma = 4 * ROUND * (columns + self.parts + self.slots + len(self.table.tails) + 64)
+        self.gamma = 4 * ROUND * (columns + self.parts + self.slots + self.extra + len(self.table.tails) + 64)
         self.multipliers = isinstance(problem.target, KernelMemory)
         self.constant = nearest(problem.constant)
         nodes = sum(stack.nodes.size for stack in self.stacks)
-        self.price = (self.parts + self.slots) * columns * 2 + NODE_WORK * nodes
+        self.price = 2 * len(self.hints) * columns + NODE_WORK * (nodes + len(self.hints) * self.slots)
         self.work, self.count = 0, 2
         self._refine()
+
+    def _memory(self, weights: np.ndarray) -> Functional:
+        """weights·m."""
+        return Functional(self.problem.no_stream, tuple(-rational(w) for w in weights.tolist()))
+
+    def _common(self, rests: Sequence[Functional]) -> list[Functional]:
+        """Principal functionals q of the rests: heads are few, so a few of them confine all neurons."""
+        window = self.kernels.table(rests).window
+        left, values, _ = np.linalg.svd(window / self.reaches[:, None], full_matrices=False)
+        kept = [j for j in range(min(MAX_COMMON, len(values))) if values[j] > LEAST_COMMON * max(values[0], LEAST_COMMON)]
+        result = []
+        for j in kept:
+            total = Functional(self.problem.no_stream, self.problem.no_memory)
+            for rest, weight in zip(rests, (left[:, j] / self.reaches).tolist(), strict=True):
+                total = total.plus(rest, rational(weight))
+            result.append(total)
+        return result
+
+    def _confine(self, rests: Sequence[Functional], common: Sequence[Functional]) -> None:
+        """v = μ·m + η·q + a smaller rest: numbers η, and bounds of those rests."""
+        inner = _least_squares(self.table.window[self.parts + 1 :], self.table.window[: self.parts])
+        left = []
+        for rest, row in zip(rests, inner.tolist(), strict=True):
+            for q, weight in zip(common, row, strict=True):
+                rest = rest.plus(q, -rational(weight))
+            left.append(rest)
+        self.spread = np.concatenate([self.hints[: self.parts], inner], axis=1)
+        self.left = self.kernels.table(left).sizes()
+        self.box = np.concatenate([self.radii, np.maximum(self.table.sizes()[self.parts + 1 :], ROUND), self.reaches])
 
     def _pair(self) -> None:
         """Parts for bounding: groups of neurons with the ridges that they follow, the products that make up for it, other ridges."""
@@ -496,26 +604,21 @@ class _Cover:
         self.stacks = [_Stack([u for u, _ in members], [c for _, c in members]) for members in grouped]
 
     def _product(self, ridge: Ridge, alpha: fmpq, group: int, reach: float) -> Product:
-        span = max(float(abs(np.array([nearest(w) for w in ridge.direction])) @ self.radii), abs(nearest(alpha)) * reach) * (1 + 2.0**-40)
-        middle = nearest(ridge.offset)
-        span += abs(middle) * 2.0**-40 + ROUND
+        direction, middle = np.array([nearest(w) for w in ridge.direction]), nearest(ridge.offset)
+        span = max(float(np.abs(direction) @ self.radii), abs(nearest(alpha)) * reach)
+        pad = SLACK * (span + abs(middle) + ROUND)
+        span += 2 * pad
         edges = np.linspace(middle - span, middle + span, SLOPE_PIECES + 1)
         enclosed = [ridge.profile.first(arb(a).union(arb(b))) for a, b in itertools.pairwise(edges.tolist())]
         least, most = np.array([lower(p) for p in enclosed]), np.array([upper(p) for p in enclosed])
-        direction = np.array([nearest(w) for w in ridge.direction])
-        return Product(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most)
-
-    def _hints(self, full: Table) -> np.ndarray:
-        """μ for every functional by least squares on the window: for single tokens the kernel's values."""
-        memories = self.kernels.table(self.kernels.memories).window
-        return np.linalg.lstsq(memories.T, full.window.T, rcond=None)[0].T
+        return Product(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most, pad)
 
     def _ranges(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Intervals (C, U) of the parts' functionals on cells."""
-        k = self.slots
-        hints = self.hints[:-1]
-        centre = (low[:, :k] + high[:, :k]) / 2 @ hints.T
-        half = (high[:, :k] - low[:, :k]) / 2 @ np.abs(hints).T + self.rest_sizes[:-1] + self.gamma * self.sizes[:-1]
+        k = self.slots + self.extra
+        reach = np.abs(self.spread) @ self.box[:k] + self.left
+        centre = (low[:, :k] + high[:, :k]) / 2 @ self.spread.T
+        half = (high[:, :k] - low[:, :k]) / 2 @ np.abs(self.spread).T + self.left + self.gamma * reach
         a, b = np.maximum(centre - half, low[:, k:]), np.minimum(centre + half, high[:, k:])
         return np.minimum(a, b), np.maximum(a, b)
 
@@ -525,31 +628,29 @@ class _Cover:
         w = product.direction
         centre, half = (low[:, :k] + high[:, :k]) / 2 @ w, (high[:, :k] - low[:, :k]) / 2 @ np.abs(w)
         ends = np.stack([centre - half, centre + half, product.alpha * a[:, product.group], product.alpha * b[:, product.group]])
-        pad = 2.0**-40 * (product.edges[-1] - product.edges[0])
-        least, most = ends.min(axis=0) + product.offset - pad, ends.max(axis=0) + product.offset + pad
+        least, most = ends.min(axis=0) + product.offset - product.pad, ends.max(axis=0) + product.offset + product.pad
         touched = (product.edges[:-1] <= most[:, None]) & (product.edges[1:] >= least[:, None])
         return np.where(touched, product.least, np.inf).min(axis=1), np.where(touched, product.most, -np.inf).max(axis=1)
 
     def chords(self, low: np.ndarray, high: np.ndarray, side: np.ndarray) -> np.ndarray:
         """(λ, θ, δ): slopes of the chords, no multipliers."""
         a, b = self._ranges(low, high)
-        slopes = np.zeros((len(side), 2 * self.parts + self.slots))
+        slopes = np.zeros((len(side), 2 * self.parts + self.extra + self.slots))
         for stack in self.stacks:
-            u = stack.where
-            width = np.maximum(b[:, u] - a[:, u], 1e-300)
-            slopes[:, u] = side[:, None] * (stack.at(b[:, u]) - stack.at(a[:, u])) / width
+            left, right = a[:, stack.where], b[:, stack.where]
+            slopes[:, stack.where] = side[:, None] * (stack.at(right) - stack.at(left)) / np.maximum(right - left, 1e-300)
         for u, product in self.products.items():
             least, most = self._slopes(product, low, high, a, b)
             slopes[:, u] = -side * product.scale * (least + most) / 2
         return slopes
 
     def evaluate(self, low: np.ndarray, high: np.ndarray, side: np.ndarray, slopes: np.ndarray) -> _Bound:
-        """(ii) for cells low ≤ (m, v) ≤ high, signs and (λ, θ, δ)."""
+        """(ii) for cells low ≤ (m, q, v) ≤ high, signs and (λ, θ, δ)."""
         self.work += len(side) * self.price
-        n, k, table = self.parts, self.slots, self.table
-        lam, theta, delta = slopes[:, :n], slopes[:, n : 2 * n], slopes[:, 2 * n :]
+        n, k, p, table = self.parts, self.slots, self.extra, self.table
+        lam, theta, delta = slopes[:, :n], slopes[:, n : 2 * n + p], slopes[:, 2 * n + p :]
         a, b = self._ranges(low, high)
-        weights = np.concatenate([lam - theta, side[:, None]], axis=1)
+        weights = np.concatenate([lam - theta[:, p:], side[:, None], -theta[:, :p]], axis=1)
         with np.errstate(invalid="ignore", over="ignore"):
             nu = weights @ self.hints + delta
             kernel = weights @ table.window
@@ -558,17 +659,19 @@ class _Cover:
                 kernel -= delta @ self.memories.window
                 beyond -= delta @ self.memories.beyond
             signs = np.where(kernel < 0, -1.0, 1.0)
-            tail = np.abs(beyond) @ table.tails
+            far = np.sign(beyond) * table.tails
             m = np.where(nu >= 0, high[:, :k], low[:, :k])
-            seen = m @ self.hints[:-1].T + signs @ table.window[:-1].T + (np.sign(beyond) * table.tails) @ table.beyond[:-1].T
-            v = np.where(theta > 0, high[:, k:], np.where(theta < 0, low[:, k:], np.clip(seen, low[:, k:], high[:, k:])))
-            linear = (nu * m).sum(axis=1) + (theta * v).sum(axis=1) + np.abs(kernel).sum(axis=1) + tail
+            seen = m @ self.hints.T + signs @ table.window.T + far @ table.beyond.T
+            held = np.concatenate([seen[:, n + 1 :], seen[:, :n]], axis=1)  # q, v at the maximiser
+            y = np.where(theta > 0, high[:, k:], np.where(theta < 0, low[:, k:], np.clip(held, low[:, k:], high[:, k:])))
+            tail = np.abs(beyond) @ table.tails
+            linear = (nu * m).sum(axis=1) + (theta * y).sum(axis=1) + np.abs(kernel).sum(axis=1) + tail
         tops, places, reached = np.empty_like(a), np.empty_like(a), np.empty_like(a)
-        inside = np.clip(seen, a, b)
+        inside = np.clip(seen[:, :n], a, b)
         for stack in self.stacks:
-            u = stack.where
-            tops[:, u], places[:, u] = stack.highest(a[:, u], b[:, u], side, lam[:, u])
-            reached[:, u] = side[:, None] * stack.at(inside[:, u]) - lam[:, u] * inside[:, u]
+            w = stack.where
+            tops[:, w], places[:, w] = stack.highest(a[:, w], b[:, w], side, lam[:, w])
+            reached[:, w] = side[:, None] * stack.at(inside[:, w]) - lam[:, w] * inside[:, w]
         for u, product in self.products.items():
             least, most = self._slopes(product, low, high, a, b)
             factors = np.stack([-side * product.scale * p - lam[:, u] for p in (least, most)])
@@ -578,19 +681,14 @@ class _Cover:
             tops[:, u] = values.max(axis=0) + SLACK * np.abs(ends).max(axis=0) * (np.abs(factors).max(axis=0) + np.abs(lam[:, u]))
             places[:, u] = ends[best % 2, np.arange(len(side))]
             reached[:, u] = factors.mean(axis=0) * inside[:, u]
-        absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes) + np.abs(delta) @ (
-            self.memories.errors + self.gamma * self.radii
-        )
-        absolute += self.gamma * (np.abs(tops).sum(axis=1) + (np.abs(theta) * self.reaches).sum(axis=1) + abs(self.constant))
+        absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes)
+        absolute += np.abs(delta) @ (self.memories.errors + self.gamma * self.radii)
+        absolute += self.gamma * (np.abs(tops).sum(axis=1) + np.abs(theta) @ self.box[k:] + abs(self.constant))
         value = side * self.constant + tops.sum(axis=1) + linear + absolute
-        gradient = np.concatenate(
-            [seen - places, v - seen, m - self._memories_seen(signs) if self.multipliers else np.zeros_like(m)], axis=1
-        )
+        memories = m - signs @ self.memories.window.T if self.multipliers else np.zeros_like(m)
+        gradient = np.concatenate([seen[:, :n] - places, y - held, memories], axis=1)
         value = np.where(np.isfinite(value), value, np.inf)
-        return _Bound(value, gradient, tops - reached, (b - a) / 2, self._tokens(signs, m), tops.sum(axis=1), tail + absolute)
-
-    def _memories_seen(self, signs: np.ndarray) -> np.ndarray:
-        return signs @ self.memories.window.T
+        return _Bound(value, gradient, tops - reached, self._tokens(signs, m), tops.sum(axis=1) + absolute, tail + absolute)
 
     def _tokens(self, signs: np.ndarray, m: np.ndarray) -> np.ndarray:
         """Maximisers: signs of the kernel, and for fixed memories the cell's corner."""
@@ -598,59 +696,65 @@ class _Cover:
             signs = signs.copy()
             for k in range(self.slots):
                 slot, column = divmod(k, self.problem.target.dim)
-                lag = self.problem.target.places[slot]
-                if lag < self.kernels.count:
-                    signs[:, column * self.kernels.count + lag] = m[:, k]
+                block = self.kernels.edges.index(self.problem.target.places[slot])
+                signs[:, column * (len(self.kernels.edges) - 1) + block] = m[:, k]
         return signs
 
     def improve(self, low: np.ndarray, high: np.ndarray, side: np.ndarray, slopes: np.ndarray, steps: int) -> tuple[np.ndarray, _Bound]:
         """Polyak's subgradient steps towards the witness, the best kept."""
-        scale = np.concatenate([self.reaches, self.reaches, self.radii])
+        scale = np.concatenate([self.reaches, self.box[self.slots :], self.radii])
         best = self.evaluate(low, high, side, slopes)
-        kept, current, at = slopes.copy(), best, slopes
+        kept, at, current = slopes.copy(), slopes, deepcopy(best)
         for step in range(steps):
             scaled = current.gradient / scale
             length = (scaled**2).sum(axis=1)
-            excess = np.maximum(current.value - self.search.best, 0) / (1 + step / 4)
+            excess = np.maximum(current.value - self.search.best, 0) / (1 + step / STEP_FALL)
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 move = np.where(length > 0, excess / length, 0.0)[:, None] * scaled / scale
             at = at - np.where(np.isfinite(move), move, 0.0)
             current = self.evaluate(low, high, side, at)
             better = current.value < best.value
             kept[better] = at[better]
-            for name in ("value", "gradient", "gaps", "half", "tokens", "tops", "crude"):
-                getattr(best, name)[better] = getattr(current, name)[better]
+            best.take(better, current)
         return kept, best
 
     def _refine(self) -> None:
-        box = np.concatenate([self.radii, self.reaches])
-        self.low, self.high = np.stack([-box, -box]), np.stack([box, box])
-        self.side = np.array([1.0, -1.0])
-        self.slopes, found = self.improve(self.low, self.high, self.side, self.chords(self.low, self.high, self.side), ROOT_STEPS)
-        self.value, self.gaps, self.half = found.value, found.gaps, found.half
-        self.whole = self._whole(found)
+        low, high, side = np.stack([-self.box, -self.box]), np.stack([self.box, self.box]), np.array([1.0, -1.0])
+        chords = self.chords(low, high, side)
+        slopes, found = self.improve(low, high, side, chords, ROOT_STEPS)
+        tried = [(chords, self.evaluate(low, high, side, chords)), (slopes, found)]
+        self.whole = [self._whole(sign, tried, row) for row, sign in enumerate(side.tolist())]
+        self.cells = _Cells(low, high, side, slopes, found.value, found.gaps)
         self.search.ascend(found.tokens)
         while self.work < WORK:
-            worst = np.argsort(-self.value, kind="stable")[:BATCH]
+            chosen = self.worst(BATCH)
+            worst = self.cells.pick(chosen)
             axis, cut = self._cuts(worst)
-            wanted = (self.value[worst] > CLOSE * self.search.best) & (axis >= 0)
+            wanted = (worst.value > CLOSE * self.search.best) & (axis >= 0)
             if not wanted[0]:
                 break
-            self._split(worst[wanted], axis[wanted], cut[wanted])
+            self._split(chosen[wanted], worst.pick(wanted), axis[wanted], cut[wanted])
 
-    def _cuts(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def worst(self, count: int) -> np.ndarray:
+        """The cells with the largest bounds, the largest first."""
+        value = self.cells.value[: self.count]
+        top = np.argpartition(-value, min(count, len(value)) - 1)[:count]
+        return top[np.argsort(-value[top], kind="stable")]
+
+    def _cuts(self, cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
         """For every cell the coordinate whose halving promises most, and where; −1 if there is none."""
-        low, high, k = self.low[cells], self.high[cells], self.slots
-        gaps, half = np.maximum(self.gaps[cells], 0), np.maximum(self.half[cells], 1e-300)
-        width = (high - low) / 2
-        share = np.minimum(1, width[:, None, :k] * np.abs(self.hints[:-1])[None] / half[..., None])
-        own = gaps * (half > 2.0**-30 * self.reaches)
+        k = self.slots + self.extra
+        a, b = self._ranges(cells.low, cells.high)
+        gaps, half = np.maximum(cells.gaps, 0), np.maximum((b - a) / 2, 1e-300)
+        width = (cells.high - cells.low) / 2
+        share = np.minimum(1, width[:, None, :k] * np.abs(self.spread) / half[..., None])
+        together = (gaps[..., None] * share).sum(axis=1) * (width[:, :k] > NARROW * self.box[:k])
+        own = gaps * (half > NARROW * self.reaches)
         own[:, list(self.products)] = 0
-        scores = np.concatenate([(gaps[..., None] * share).sum(axis=1) * (width[:, :k] > 2.0**-30 * self.radii), own], axis=1)
+        scores = np.concatenate([together, own], axis=1)
         axis = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
         rows = np.arange(len(cells))
-        cut = (low[rows, axis] + high[rows, axis]) / 2
-        a, b = self._ranges(low, high)
+        cut = (cells.low[rows, axis] + cells.high[rows, axis]) / 2
         for i, u in zip(rows, axis - k, strict=True):
             if u >= 0:
                 cut[i] = self._kink(int(u), a[i, u], b[i, u])
@@ -662,49 +766,50 @@ class _Cover:
         inner = nodes[(nodes > a) & (nodes < b)]
         return float(inner[np.abs(inner - (a + b) / 2).argmin()]) if len(inner) else (a + b) / 2
 
-    def _split(self, cells: np.ndarray, axis: np.ndarray, cut: np.ndarray) -> None:
-        rows = np.arange(len(cells))
-        low, high = (np.concatenate([ends[cells], ends[cells]]) for ends in (self.low, self.high))
+    def _split(self, chosen: np.ndarray, parents: _Cells, axis: np.ndarray, cut: np.ndarray) -> None:
+        """Two cells for each of these; slopes are inherited or those of the new chords."""
+        both = np.tile(np.arange(len(chosen)), 2)
+        low, high, side = parents.low[both], parents.high[both], parents.side[both]
+        rows = np.arange(len(chosen))
         high[rows, axis] = cut
-        low[len(cells) + rows, axis] = cut
-        side, parent = np.tile(self.side[cells], 2), np.tile(self.value[cells], 2)
-        inherited, fresh = np.tile(self.slopes[cells], (2, 1)), self.chords(low, high, np.tile(self.side[cells], 2))
-        worse = self.evaluate(low, high, side, fresh).value < self.evaluate(low, high, side, inherited).value
-        slopes, found = self.improve(low, high, side, np.where(worse[:, None], fresh, inherited), CELL_STEPS)
-        keep = np.ones(len(self.value), dtype=bool)
-        keep[cells] = False
-        self.low, self.high = np.concatenate([self.low[keep], low]), np.concatenate([self.high[keep], high])
-        self.side, self.slopes = np.concatenate([self.side[keep], side]), np.concatenate([self.slopes[keep], slopes])
-        self.value = np.concatenate([self.value[keep], np.minimum(parent, found.value)])
-        self.gaps, self.half = np.concatenate([self.gaps[keep], found.gaps]), np.concatenate([self.half[keep], found.half])
-        self.search.look(found.tokens)
-        self.count += 2 * len(cells)
+        low[len(rows) + rows, axis] = cut
+        inherited, fresh = parents.slopes[both], self.chords(low, high, side)
+        better = self.evaluate(low, high, side, fresh).value < self.evaluate(low, high, side, inherited).value
+        slopes, found = self.improve(low, high, side, np.where(better[:, None], fresh, inherited), CELL_STEPS)
+        children = _Cells(low, high, side, slopes, np.minimum(parents.value[both], found.value), found.gaps)
+        self.cells.replaced(chosen, self.count, children)
+        self.count += len(chosen)
+        self.search.ascend(found.tokens[np.argsort(-found.value, kind="stable")[:MEASURED]])
 
-    def _whole(self, found: _Bound) -> list[arb]:
-        """(i) for the uncut box in ball arithmetic, for both signs, where tails or roundings matter to its bound."""
-        result = []
-        for i, side in enumerate(self.side):
-            bound = arb.pos_inf()
-            if not found.crude[i] <= CRUDE * found.value[i]:
-                total = Functional(self.problem.no_stream, self.problem.no_memory).plus(self.problem.base, rational(float(side)))
-                for functional, slope in zip(self.functionals, self.slopes[i, : self.parts], strict=True):
-                    total = total.plus(functional, rational(float(slope)))
+    def _whole(self, side: float, found: list[tuple[np.ndarray, _Bound]], row: int) -> arb:
+        """(i) for the uncut box in ball arithmetic, where tails or roundings matter to its bound; the best of several slopes."""
+        best = arb.pos_inf()
+        for slopes, bound in found:
+            if not bound.crude[row] <= CRUDE * bound.value[row]:
+                total = Functional(self.problem.no_stream, self.problem.no_memory).plus(self.problem.base, rational(side))
+                for functional, slope in zip(self.functionals, slopes[row, : self.parts].tolist(), strict=True):
+                    total = total.plus(functional, rational(slope))
                 norm = sum((n.most for n in self.kernels.norms(total)), arb(0))
-                tops = arb(float(found.tops[i])) + arb(self.gamma) * self.parts * arb(float(np.abs(found.tops[i])))
-                bound = arb(float(side)) * arb(self.problem.constant) + tops + norm
-            result.append(bound)
-        return result
+                here = arb(side) * arb(self.problem.constant) + arb(float(bound.tops[row])) + norm
+                best = best.min(here.upper())
+        return best
 
     def certified(self) -> arb:
         """The largest bound of a cell, or what the uncut box gives."""
-        sides = (arb(float(self.value[self.side == side].max())) for side in (1.0, -1.0))
-        best = [cells.min(whole.upper()) for cells, whole in zip(sides, self.whole, strict=True)]
+        value, side = self.cells.value[: self.count], self.cells.side[: self.count]
+        largest = (arb(float(value[side == sign].max())) for sign in (1, -1))
+        best = [cells.min(whole) for cells, whole in zip(largest, self.whole, strict=True)]
         return best[0].max(best[1]).max(arb(0))
 
     def maximisers(self) -> np.ndarray:
         """Sequences at which the bounds of the worst cells would be attained."""
-        worst = np.argsort(-self.value, kind="stable")[:STARTS]
-        return self.evaluate(self.low[worst], self.high[worst], self.side[worst], self.slopes[worst]).tokens
+        worst = self.cells.pick(self.worst(STARTS))
+        return self.evaluate(worst.low, worst.high, worst.side, worst.slopes).tokens
+
+
+def _least_squares(given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Rows of numbers with which the rows of `given` come closest to each row of `wanted`."""
+    return np.linalg.lstsq(given.T, wanted.T, rcond=None)[0].T
 
 
 class _Search:
@@ -758,6 +863,6 @@ class _Search:
 
     def tokens(self, x: np.ndarray) -> np.ndarray:
         """A sequence as an array in order of time, in numbers that every float type holds."""
-        recent = x.reshape(self.problem.target.dim, -1).T.astype(np.float32).astype(np.float64)
-        missing = max(0, self.problem.target.places[-1] + 1 - len(recent))
-        return np.concatenate([np.zeros((missing, recent.shape[1])), recent[::-1]])
+        blocks = x.reshape(self.problem.target.dim, -1).T.astype(np.float32).astype(np.float64)
+        recent = np.repeat(blocks, np.diff(self.problem.kernels.edges), axis=0)
+        return recent[::-1]

@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -654,3 +654,177 @@ def show_rnn_limits(result: dict[str, Any]) -> None:
     else:
         chain = f"{number(made['witness'])} ≤ {number(made['certified'])} ≤ {number(made['bound'])}"
         out.print(f"RNN built from the exponentials, {made['dtype']}, tokens in order: {chain} ({made['verdict']})")
+
+
+SHOWN_DECAYS = 6
+"""Decays of a layer that a table lists; more are given by their ends."""
+SHOWN_LAYERS = 4
+"""Layers that are listed one by one; of deeper networks the last ones are shown."""
+
+
+def show_compared(result: dict[str, Any]) -> None:
+    """One column per network: sizes, errors, decays, kernels, probes."""
+    out, networks = console(), result["networks"]
+    title = f"{result['sequences']} random sequences of {result['length']} tokens ({result['tokens']}, seed {result['seed']})"
+    rows = [
+        ["origin", *(n["origin"] for n in networks)],
+        ["theorem", *(n["theorem"] or "-" for n in networks)],
+        ["attention", *(_attention(n["structure"]) for n in networks)],
+        *([name, *(n["sizes"][key] for n in networks)] for key, name in _SIZES.items()),
+        ["dtype", *(n["dtype"] for n in networks)],
+        ["rms error (sampled)", *(_mean(n["sampled"]["rms"]) for n in networks)],
+        ["max error (sampled)", *(_mean(n["sampled"]["max"]) for n in networks)],
+        ["max of all (sampled)", *(number(n["sampled"]["overall"]["max"]) for n in networks)],
+        ["worst case ≥ (witness)", *(number(n["certificate"]["witness"]) for n in networks)],
+        ["worst case ≤ (certified)", *(number(n["certificate"]["certified"]) for n in networks)],
+        ["certificate", *(n["certificate"]["by"] or "-" for n in networks)],
+    ]
+    layers = _shown_layers(networks)
+    for key, name, shown in _DECAYS:
+        for layer in layers:
+            cells = [shown(n["decays"][layer][key]) if layer < len(n["decays"]) else "-" for n in networks]
+            if any(cell != "-" for cell in cells):
+                rows.append([name if layers == [0] else f"{name}, layer {layer + 1}", *cells])
+    if any(n.get("decays_off") for n in networks):
+        rows.append(["decays off by", *(_off(n.get("decays_off")) for n in networks)])
+    if result["target_kernel"] is not None:
+        away = {d["b"]: d["l1"] for d in result["kernel_distances"] if d["a"] == "target"}
+        rows.append(["kernel off by (sampled)", *(number(away.get(n["name"])) for n in networks)])
+    probed = dict.fromkeys((p["layer"], p["memory"]) for n in networks for p in n["probes"] if p["layer"] in layers)
+    for layer, memory in sorted(probed, key=lambda place: place[0]):
+        values = [next((p["r2"] for p in n["probes"] if (p["layer"], p["memory"]) == (layer, memory)), None) for n in networks]
+        rows.append([f"R² {memory}, layer {layer + 1} (sampled)", *("-" if v is None else f"{v:.5f}" for v in values)])
+    out.print(table(title, ["", *(n["name"] for n in networks)], rows))
+    out.print(
+        f"sampled: positions from {result['first']} on, mean ± standard deviation over sequences; max of all: over all of them",
+        soft_wrap=True,
+    )
+    if any(n.get("decays_off") for n in networks):
+        out.print("decays off by: mean |log p/p'| over the best assignment to the heads of the first network", soft_wrap=True)
+    if result["target_kernel"] is not None:
+        out.print(
+            "kernel: mean of ∂ŷ_t/∂x_(t-s), off by Σ|.| from the target's; R²: memory from the stream by a linear map", soft_wrap=True
+        )
+    out.print(result["counting_rule"], soft_wrap=True)
+    if layers[0] or len(layers) < max(n["sizes"]["layers"] for n in networks):
+        out.print("deep networks: only the last layers are listed here, all of them with --json", soft_wrap=True)
+    for n in networks:
+        notes = {"certificate": n["certificate"]["reason"], "kernel": n["kernel_reason"], "probes": n["probes_reason"]}
+        for what, note in notes.items():
+            if note is not None and note not in n["faults"] and (what == "certificate" or result["target_kernel"] is not None):
+                out.print(f"{n['name']}, {what}: {note}", soft_wrap=True)
+        if n["certificate"]["rounding"] is None and n["certificate"]["by"] is not None:
+            out.print(f"{n['name']}: certified for {n['certificate']['arithmetic']}", soft_wrap=True)
+        if n["sampled"]["not_finite"]:
+            out.print(f"{n['name']}: {n['sampled']['not_finite']} outputs are not finite numbers", soft_wrap=True)
+        for fault in n["faults"]:
+            out.print(f"[red]{n['name']}: {fault}[/]", soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+
+
+def _shown_layers(networks: Sequence[dict[str, Any]]) -> list[int]:
+    depths = {n["sizes"]["layers"] for n in networks}
+    return list(range(max(depths))) if max(depths) <= SHOWN_LAYERS else sorted(depth - 1 for depth in depths)
+
+
+_SIZES = {"heads": "heads", "width": "width", "model_dim": "model dimension", "parameters": "parameters"}
+
+
+def _mean(value: dict[str, float | None]) -> str:
+    return "-" if value["mean"] is None or value["std"] is None else f"{value['mean']:.4g} ± {value['std']:.2g}"
+
+
+def _attention(structure: Sequence[dict[str, Any]]) -> str:
+    """Equal neighbours counted: '2 × dp, 4 lin, finite'."""
+    names = []
+    for layer in structure:
+        heads = " + ".join(f"{count} {kind}" for kind, count in layer["rpe"].items())
+        silent = layer["off"] == sum(layer["rpe"].values())
+        names.append("no heads" if silent else f"{layer['kind']}, {heads}, {layer['window']}")
+    return "\n".join(f"{len(list(group))} × {name}" for name, group in groupby(names))
+
+
+def _listed(values: Sequence[float]) -> str:
+    if len(values) > SHOWN_DECAYS:
+        return f"{values[0]:.3g} … {values[-1]:.3g} ({len(values)})"
+    return ", ".join(f"{v:.3g}" for v in values) or "-"
+
+
+def _tables(tables: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(f"{t['distance']} ({t['share']:.0%})" for t in tables[:SHOWN_DECAYS]) or "-"
+
+
+_DECAYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("half_lives", "half-lives", _listed),
+    ("exponents", "exponents", _listed),
+    ("tables", "heaviest distance", _tables),
+)
+
+
+def _off(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    rest = [f"{count} {which}" for count, which in zip(found["unmatched"], ("of the first", "of these"), strict=True) if count]
+    return f"{found['mean_log_ratio']:.3g}" + (f" ({' and '.join(rest)} unmatched)" if rest else "")
+
+
+def compare_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Four panels: kernels, decays, errors, probes. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, ((kernels, decays), (errors, probes)) = plt.subplots(2, 2, figsize=(13, 9), constrained_layout=True)
+    networks = result["networks"]
+    names, places = [n["name"] for n in networks], range(len(networks))
+    if result["target_kernel"] is not None:
+        kernels.plot(result["target_kernel"][0], "k-", linewidth=3, alpha=0.25, label="target")
+    for colour, n in enumerate(networks):
+        if n["kernel"] is not None:
+            kernels.plot(n["kernel"][0], "o-", markersize=3, linewidth=1, color=f"C{colour}", label=n["name"])
+    kernels.set(title="effective kernel (sampled)", xlabel="s (tokens back)", ylabel="mean ∂y_t/∂x_(t-s), first coordinate")
+    for key, marker, label in (("half_lives", "o", "half-life"), ("exponents", "x", "exponent")):
+        points = [(place, v) for place, n in zip(places, networks, strict=True) for layer in n["decays"] for v in layer[key]]
+        if points:
+            decays.plot(*zip(*points, strict=True), marker, color="C0" if marker == "o" else "C1", label=f"{label} ({_HEADS[key]} heads)")
+    heaviest = [(place, t["distance"]) for place, n in zip(places, networks, strict=True) for layer in n["decays"] for t in layer["tables"]]
+    if heaviest:
+        decays.plot(*zip(*heaviest, strict=True), "+", color="C2", label="heaviest distance (table heads)")
+        decays.set_yscale("symlog", linthresh=0.1)
+    else:
+        decays.set_yscale("log")
+    decays.set(title="decays")
+    for key, marker, value in (
+        ("root mean square (sampled)", "o", lambda n: n["sampled"]["rms"]["mean"]),
+        ("largest (sampled)", "s", lambda n: n["sampled"]["overall"]["max"]),
+        ("worst case ≥ (witness)", "^", lambda n: n["certificate"]["witness"]),
+        ("worst case ≤ (certified)", "v", lambda n: n["certificate"]["certified"]),
+    ):
+        found = [(place, value(n)) for place, n in zip(places, networks, strict=True) if value(n)]
+        if found:
+            errors.semilogy(*zip(*found, strict=True), marker, label=key)
+    errors.set(title="errors")
+    layers = _shown_layers(networks)
+    slots = sorted({(p["layer"], p["memory"]) for n in networks for p in n["probes"] if p["layer"] in layers})
+    width = 0.8 / len(networks)
+    for colour, n in enumerate(networks):
+        held = {(p["layer"], p["memory"]): p["r2"] for p in n["probes"] if p["r2"] is not None}
+        bars = [(k + (colour + 0.5) * width - 0.4, max(held[slot], 0)) for k, slot in enumerate(slots) if slot in held]
+        if bars:
+            probes.bar(*zip(*bars, strict=True), width=width, color=f"C{colour}", label=n["name"])
+    probes.set_xticks(range(len(slots)), [f"{memory}\nlayer {layer + 1}" for layer, memory in slots], fontsize=7)
+    probes.set(title="linear probes of the stream (sampled)", ylabel="R²")
+    for panel in (decays, errors):
+        panel.set_xticks(places, names, fontsize=8)
+        panel.set_xlim(-0.5, len(networks) - 0.5)
+    for panel in (kernels, decays, errors, probes):
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=8)
+        else:
+            panel.text(0.5, 0.5, "none", transform=panel.transAxes, ha="center")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+_HEADS = {"half_lives": "lin", "exponents": "log"}
