@@ -1339,6 +1339,217 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
     return int((~known).sum())
 
 
+def _of_target(command: Any) -> Any:
+    """--target, or --lags or --kernel with --dim and --readout."""
+    for option in reversed(
+        [
+            click.option("--target", "target_file", type=click.Path(path_type=Path), help="A TOML file with a target of any kind."),
+            click.option("--lags", help="Fixed memories, such as 2,5."),
+            click.option("--kernel", "kernels", multiple=True, help="A kernel in s such as '(s+1)**-2'; once per memory."),
+            click.option("--dim", type=int, default=1, show_default=True, help="Token dimension (with --lags or --kernel)."),
+            click.option("--readout", help="Read-out such as 'x0 + m1*m2'; default: the sum of the memories."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _any_target(target_file: Path | None, lags: str | None, kernels: tuple[str, ...], dim: int, readout: str | None) -> Any:
+    from analyzer.targets import FixedMemory, KernelMemory, read_toml, target_from_dict
+
+    if [target_file is not None, lags is not None, bool(kernels)].count(True) != 1:
+        raise InputError("give one of --target, --lags and --kernel")
+    if target_file is not None:
+        if dim != 1 or readout is not None:
+            raise InputError("--dim and --readout go with --lags or --kernel; a target file has its own")
+        return target_from_dict(read_toml(target_file), str(target_file))
+    return FixedMemory(_lags(lags), dim, readout) if lags is not None else KernelMemory(kernels, dim, readout)
+
+
+def _of_recipe(command: Any) -> Any:
+    """How to train."""
+    for option in reversed(
+        [
+            click.option("--length", type=int, help="Tokens per sequence.  [default: three times the longest lag, at least 32]"),
+            click.option("--batch", type=int, default=64, show_default=True, help="Fresh sequences per step."),
+            click.option("--steps", type=int, default=2000, show_default=True),
+            click.option("--rate", type=float, default=3e-3, show_default=True, help="Peak learning rate of AdamW."),
+            click.option("--weight-decay", type=float, default=0.0, show_default=True),
+            click.option("--tokens", type=click.Choice(["uniform", "signs"]), default="uniform", show_default=True),
+            click.option("--until", type=float, default=0.0, help="Stop when the mean loss of a fortieth of the run is below this."),
+            click.option("--patience", type=int, help="Stop after so many fortieths of the run without progress."),
+            click.option("--seed", type=int, default=0, show_default=True),
+            click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any:
+    """The recipe of a run, checked as far as that goes without the network."""
+    from constructions.recipes import MAX_STEPS, Recipe, Stop
+    from constructions.target_values import settled
+    from verify.experiments import MIN_STEPS
+
+    if not MIN_STEPS <= options["steps"] <= MAX_STEPS:
+        raise InputError(f"--steps {options['steps']} is out of range; give {MIN_STEPS} to {MAX_STEPS}")
+    if options["patience"] is not None and options["patience"] < 1:
+        raise InputError(f"--patience {options['patience']} is out of range; give 1 or more")
+    if not 0 <= options["until"] < float("inf"):
+        raise InputError(f"--until {options['until']} must be a loss, 0 or more")
+    first = settled(target)
+    length = options["length"]
+    if length is None:
+        length = getattr(target, "length", None) or max(32, 3 * first)
+    return Recipe(
+        length=length,
+        first=first,
+        batch=options["batch"],
+        steps=options["steps"],
+        rate=options["rate"],
+        weight_decay=options["weight_decay"],
+        seed=options["seed"],
+        signs=options["tokens"] == "signs",
+        supervise=supervise,
+        stop=Stop(options["until"], options["patience"]),
+    )
+
+
+@cli.command()
+@_of_target
+@click.option("--start", type=click.Path(path_type=Path), help="A bundle whose weights to start from.  [default: random weights]")
+@click.option(
+    "--rpe", type=click.Choice(["lin", "log", "table", "none"]), default="lin", show_default=True, help="table: a bias per distance."
+)
+@click.option("--attention", type=click.Choice(["dp-free", "dp", "nf", "tmx"]), default="dp-free", show_default=True)
+@click.option("--window", type=click.Choice(["infinite", "finite", "full"]), default="infinite", show_default=True)
+@click.option("--heads", type=int, default=8, show_default=True)
+@click.option("--layers", type=int, default=1, show_default=True)
+@click.option("--width", type=int, default=32, show_default=True, help="Neurons of every feed-forward network.")
+@click.option("--model-dim", type=int, help="Width of the residual stream.  [default: one coordinate for x0 and every memory]")
+@click.option("--key-dim", type=int, default=2, show_default=True, help="Coordinates of queries and keys (dp, nf).")
+@click.option("--reach", type=int, help="Distances of a table.  [default: the length of the sequences]")
+@click.option("--linear", is_flag=True, help="No feed-forward network at the end: the output is a coordinate of the stream.")
+@_of_recipe
+@click.option("--checkpoint", type=click.Path(path_type=Path), help="A file that holds the run after every fortieth of it.")
+@click.option("--resume", is_flag=True, help="Go on from --checkpoint, if the file is there.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+@_quiet
+def train(
+    target_file: Path | None,
+    lags: str | None,
+    kernels: tuple[str, ...],
+    dim: int,
+    readout: str | None,
+    start: Path | None,
+    rpe: str,
+    attention: Any,
+    window: Any,
+    heads: int,
+    layers: int,
+    width: int,
+    model_dim: int | None,
+    key_dim: int,
+    reach: int | None,
+    linear: bool,
+    checkpoint: Path | None,
+    resume: bool,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Train one of our networks on a target; the result is a bundle like any other, with origin "trained"."""
+    from constructions.card import check_output, check_place, read_files
+
+    files = None if start is None else read_files(start)
+    if files is not None and target_file is None and lags is None and not kernels:
+        from verify.learnt import target_of
+
+        target = target_of(files.card)
+    else:
+        target = _any_target(target_file, lags, kernels, dim, readout)
+    recipe = _recipe(target, options)
+    check_output(out)
+    if resume and checkpoint is None:
+        raise InputError("--resume needs --checkpoint, the file to go on from")
+    if checkpoint is not None:
+        check_place(checkpoint)
+        if checkpoint.exists() and not resume:
+            raise InputError(f"{checkpoint} exists; add --resume to go on from it, or choose another --checkpoint")
+    from constructions.recipes import Shape, check_recipe, check_shape
+
+    if start is None:
+        from constructions.target_values import token_dim
+
+        memories = getattr(target, "readout", None)
+        shape = Shape(
+            heads=heads,
+            width=width,
+            layers=layers,
+            model_dim=model_dim or (memories.coordinates if memories is not None else 8),
+            rpe=rpe,
+            attention=attention,
+            window=window,
+            key_dim=key_dim,
+            reach=(reach or recipe.length) if rpe == "table" else reach or 0,
+            readout="affine" if linear else "relu",
+        )
+        check_shape(shape, token_dim(target))
+        check_recipe(recipe, target, layers, heads, [attention])
+    from constructions.bundle import load
+    from constructions.learning import as_float, initial
+    from constructions.training import Progress
+
+    if files is None:
+        network = initial(shape, token_dim(target), recipe.seed, recipe.length, options["dtype"])
+    else:
+        network = as_float(load(files).network, options["dtype"])
+    from dataclasses import asdict
+
+    from constructions import checkpoint as runs
+    from constructions.learning import learnt_at_start
+    from constructions.learning import train as fit_network
+
+    run = runs.fingerprint(network, target.describe(), asdict(recipe))
+    saved = None
+    if checkpoint is not None and checkpoint.exists():
+        saved = runs.read(checkpoint, learnt_at_start(network, recipe), run)
+    from verify.learnt import trained_card, verify_learnt
+    from verify.report import progress, show_certificate, show_training, training
+
+    begun = time.perf_counter()
+    with training(quiet or as_json) as report:
+
+        def watched(state: Progress) -> None:
+            if report is not None:
+                report("training", state)
+
+        store = None if checkpoint is None else lambda state: runs.write(checkpoint, state, run)
+        trained, history = fit_network(network, target, recipe, report=watched, resume=saved, store=store)
+    seconds = time.perf_counter() - begun
+    with progress("certifying", quiet or as_json):
+        certificate = verify_learnt(trained, target, recipe.length)
+    summary = {
+        "steps": history.steps,
+        "first_loss": float(history.history[0]),
+        "loss": float(history.history[-max(1, history.steps // 40) :].mean()),
+        "start": "random" if files is None else "bundle",
+        "seconds": seconds,
+    }
+    from constructions.bundle import write
+
+    write(out, trained, trained_card(trained, target, recipe, summary, certificate), "")
+    if as_json:
+        _emit({"out": str(out), "origin": "trained", **certificate.as_dict(), "training": summary})
+    else:
+        show_training(summary)
+        show_certificate(certificate)
+        click.echo(f"written to {out}")
+
+
 @cli.group()
 def experiment() -> None:
     """Published experiments, repeated: trained networks beside constructed ones and certified floors."""

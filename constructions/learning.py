@@ -12,8 +12,8 @@ A run is a function of (network at the start, recipe): see `constructions.traini
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,55 +25,10 @@ from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory, KernelMemory, Target
 from constructions import reference, target_values
 from constructions.precision import MANTISSA, with_x64
+from constructions.recipes import Recipe, Shape, check_recipe, check_shape
 from constructions.target_values import letters_of, token_dim
-from constructions.training import Report, Saved, Stop, Trained, fit, warm_cosine
-from constructions.transformer import Attention, AttentionKind, FeedForward, Layer, Transformer, Window, to_float
-
-ReadOutKind = Literal["relu", "affine"]
-MAX_PARAMETERS = 1 << 26
-"""Weights of a network to be trained: with both moments of Adam 1 GB of float32."""
-
-MAX_NUMBERS = 1 << 27
-"""Attention weights of a step: 512 MB of float32, which the backward pass holds a few times."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a network to be trained; `reach` is the number of distances of table heads.
-
-    `readout` "affine" makes the last feed-forward network relu(u_0) − relu(−u_0) = u_0, which is not trained: the network is linear.
-    """
-
-    heads: int
-    width: int = 2
-    layers: int = 1
-    model_dim: int = 2
-    rpe: str = "lin"
-    attention: AttentionKind = "dp-free"
-    window: Window = "infinite"
-    key_dim: int = 1
-    value_dim: int = 1
-    reach: int = 0
-    readout: ReadOutKind = "relu"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a network is trained. `first`: the first position that counts; `signs`: tokens ±1 instead of uniform ones."""
-
-    length: int
-    first: int = 0
-    batch: int = 64
-    steps: int = 2000
-    rate: float = 3e-3
-    decay_rate: float = 1.0
-    """Factor of the rate for the decays' θ."""
-    weight_decay: float = 0.0
-    seed: int = 0
-    signs: bool = False
-    supervise: float = 0.0
-    """Weight of the slots' loss."""
-    stop: Stop = field(default_factory=Stop)
+from constructions.training import Report, Saved, Trained, fit, warm_cosine
+from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_float
 
 
 def initial(shape: Shape, dim: int, seed: int, longest: int, dtype: str = "float32") -> Transformer:
@@ -128,27 +83,6 @@ def spread_decays(shape: Shape, longest: int) -> np.ndarray:
     if shape.rpe == "lin":
         return np.log(2) / np.geomspace(1, max(longest, 2), shape.heads)
     return _least(shape.rpe, shape.window) + np.geomspace(4, 1 / 4, shape.heads)
-
-
-def check_shape(shape: Shape, dim: int) -> None:
-    """Refuse sizes that are no sizes, or absurd, and combinations that do not exist."""
-    for part in fields(shape):
-        value = getattr(shape, part.name)
-        if isinstance(value, int) and value < (0 if part.name in ("key_dim", "reach") else 1):
-            raise InputError(f"{part.name.replace('_', ' ')} is {value}; give a larger number")
-    weights = shape.layers * (shape.heads * shape.model_dim * 2 * (shape.key_dim + shape.value_dim) + 2 * shape.width * shape.model_dim)
-    if weights + shape.layers * shape.heads * shape.reach > MAX_PARAMETERS:
-        raise InputError(f"these sizes ask for about {weights} weights; {MAX_PARAMETERS} is the most that is trained here")
-    if (shape.rpe == "table") != (shape.reach > 0):
-        raise InputError("a bias per distance needs a reach, the number of distances; other heads have none")
-    if shape.rpe == "table" and (shape.attention not in ("dp-free", "dp") or shape.window == "full"):
-        raise InputError("a bias per distance needs a softmax, dp-free or dp, and an infinite or finite window")
-    if shape.rpe == "none" and (shape.attention != "dp" or shape.window == "infinite"):
-        raise InputError("heads that do not see positions need dot products and a finite or full window")
-    if shape.window == "full" and shape.rpe != "none":
-        raise InputError("the window full is for heads that do not see positions")
-    if dim < 1:
-        raise InputError(f"tokens have dimension {dim}")
 
 
 def randomised(network: Transformer, seed: int, longest: int) -> Transformer:
@@ -327,7 +261,10 @@ def train(
     store: Callable[[Saved], None] | None = None,
 ) -> tuple[Transformer, Trained]:
     """The trained network, in the type of the one given, and the run."""
-    check_recipe(recipe, network, target)
+    if network.dim != token_dim(target):
+        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {token_dim(target)}")
+    kinds = [layer.attention.kind for layer in network.layers]
+    check_recipe(recipe, target, len(kinds), max(len(layer.attention.rpe) for layer in network.layers), kinds)
     with with_x64(network.dtype):
         start = to_parameters(network.map(jnp.asarray))
         trained = fit(
@@ -346,23 +283,8 @@ def train(
     return found, trained
 
 
-def check_recipe(recipe: Recipe, network: Transformer, target: Target) -> None:
-    """Refuse a training that cannot be run, or that trains nothing."""
-    if network.dim != token_dim(target):
-        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {token_dim(target)}")
-    if isinstance(target, CouplingTarget) and recipe.length != target.length:
-        raise InputError(f"this coupling has sequences of {target.length} tokens, not {recipe.length}")
-    if not 1 <= recipe.length <= target_values.MAX_LENGTH:
-        raise InputError(f"sequences of {recipe.length} tokens; give 1 to {target_values.MAX_LENGTH}")
-    if not 0 <= recipe.first < recipe.length:
-        raise InputError(f"the first position that counts is {recipe.first}, of {recipe.length}")
-    if recipe.batch < 1 or not 0 < recipe.rate < 1 or recipe.weight_decay < 0 or recipe.seed < 0:
-        raise InputError("a batch has at least 1 sequence, the rate lies between 0 and 1, weight decay and seed are not negative")
-    heads = max(len(layer.attention.rpe) for layer in network.layers)
-    coupled = any(layer.attention.kind in ("dp", "nf") for layer in network.layers)
-    rows = recipe.length - (recipe.first if len(network.layers) == 1 else 0)
-    numbers = heads * recipe.length * max(rows * (recipe.batch if coupled else 1), recipe.batch)
-    if numbers > MAX_NUMBERS:
-        raise InputError(
-            f"a step would hold {numbers} attention weights; {MAX_NUMBERS} is the most: shorter sequences, fewer heads or a smaller batch"
-        )
+def learnt_at_start(network: Transformer, recipe: Recipe) -> tuple[Any, Any]:
+    """(parameters, memory of the optimiser) before the first step."""
+    with with_x64(network.dtype):
+        parameters = to_parameters(network.map(jnp.asarray))
+        return parameters, optimiser(network, recipe).init(parameters)

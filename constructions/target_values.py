@@ -19,9 +19,8 @@ from analyzer.exact import nearest, working_precision
 from analyzer.profiles import Profile
 from analyzer.readout import ReadOut
 from analyzer.targets import FixedMemory, KernelMemory, Target
+from constructions.recipes import MAX_LENGTH
 
-MAX_LENGTH = 1 << 14
-"""Tokens per sequence: a kernel's convolution is an N × N matrix here, 1 GB of float32."""
 MAX_COMBINATIONS = 1 << 20
 """Entries of a lag table over all tokens of the parents: 4 MB."""
 

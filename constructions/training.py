@@ -23,6 +23,7 @@ import numpy as np
 import optax
 
 from analyzer.errors import InputError, Refusal
+from constructions.recipes import Stop
 
 Pytree = Any
 Loss = Callable[[Pytree, Pytree], jax.Array]
@@ -66,30 +67,6 @@ class Saved:
     learnt: tuple[Pytree, Pytree]
     history: np.ndarray
     chunk: int
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When to stop before the last step, judged by the mean loss of a chunk: it is below `below`, or the best one so far has not been
-    undercut by a thousandth for `patience` chunks. Functions of the history alone, so a resumed run stops where the whole one does."""
-
-    below: float = 0.0
-    patience: int | None = None
-
-    def reached(self, history: np.ndarray, chunk: int) -> bool:
-        means = [history[start : start + chunk].mean() for start in range(0, len(history), chunk)]
-        if means[-1] < self.below:
-            return True
-        if self.patience is None:
-            return False
-        best, since = np.inf, 0
-        for mean in means:
-            best, since = (mean, 0) if mean < best * (1 - IMPROVEMENT) else (best, since + 1)
-        return since >= self.patience
-
-
-IMPROVEMENT = 1e-3
-"""Less than this share of a loss is noise of batches, not progress."""
 
 
 def warm_cosine(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.Schedule:

@@ -22,7 +22,7 @@ The same classes hold exact networks: then the leaves are numpy arrays of ration
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,9 +30,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.exact import nearest, rational
-
-AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
-Window = Literal["infinite", "finite", "full"]
+from constructions.recipes import AttentionKind, Window
 
 
 @jax.tree_util.register_dataclass

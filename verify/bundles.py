@@ -20,6 +20,7 @@ from verify import thm_3_1 as fixed_certificate
 from verify import thm_4_4 as adaptive_certificate
 from verify import thm_5_1 as kernel_certificate
 from verify.certificate import Certificate
+from verify.learnt import ORIGINS, target_of, trained_length, verify_learnt
 
 FIXED = (thm_3_1.ID, shift_chain.ID)
 BANKS = {thm_3_1.ID: thm_3_1.LAYER_BANKS, thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS, jl_4_2.ID: COUPLING_BANKS}
@@ -33,6 +34,8 @@ WITNESS_TOLERANCE = 2.0
 def verify_bundle(bundle: Bundle) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault."""
     card = bundle.card
+    if card.get("origin") in ORIGINS:
+        return _verify_learnt(bundle)
     theorem = card.get("theorem")
     built = (*FIXED, thm_5_1.ID, *ADAPTIVE, jl_4_2.ID)
     if theorem not in built:
@@ -53,6 +56,18 @@ def verify_bundle(bundle: Bundle) -> Certificate:
         target = adaptive_target(card.get("target"), "card.json")
         certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
+
+
+def _verify_learnt(bundle: Bundle) -> Certificate:
+    """The chain of trained or imported weights. An imported card has no chain: nobody has claimed anything yet."""
+    card = bundle.card
+    certificate = verify_learnt(bundle.network, target_of(card), trained_length(card))
+    if card.get("sizes") != certificate.sizes:
+        return replace(certificate, faults=(f"the card claims sizes {card.get('sizes')}, the weights have {certificate.sizes}",))
+    if card["origin"] == "imported" and "chain" not in card:
+        return certificate
+    claims = {**card, "theorem": card.get("certificate")}
+    return replace(certificate, faults=certificate.faults + tuple(_false_claims(claims, certificate)))
 
 
 def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:

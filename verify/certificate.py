@@ -74,6 +74,12 @@ class Certificate:
             return self.faults[0]
         broken = next((part for part in self.parts if not part.holds), None)
         match self.verdict:
+            case Verdict.VACUOUS if "uncertified" in self.details:
+                return f"{self.details['uncertified']}; the error is measured on random sequences only, {self.witness:.3g} at least"
+            case Verdict.VACUOUS if "arithmetic" in self.details:
+                return f"certified to {self.certified:.3g}: in the worst case no better than a constant output ({self.trivial:.3g})"
+            case Verdict.HOLDS if "arithmetic" in self.details:
+                return f"no theorem promises anything for such weights; their worst case is certified ({self.details['arithmetic']})"
             case Verdict.HOLDS:
                 return "the network obeys the theorem's bound"
             case Verdict.VACUOUS:

@@ -71,6 +71,14 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
+def show_training(summary: dict[str, Any]) -> None:
+    """How a run went."""
+    console().print(
+        f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: mean square loss "
+        f"{summary['first_loss']:.3g} at first, {summary['loss']:.3g} at the end (sampled)"
+    )
+
+
 def show_certificate(certificate: Certificate) -> None:
     """The chain and its parts."""
     out = console()

@@ -1,0 +1,763 @@
+"""The certified worst-case error of any network with one dp-free layer on a fixed or kernel memory target, whatever its weights.
+
+Statement. Let U = offset + Σ_s K(s) x_{t−s} be the residual stream, F = Σ_n a_n relu(b_n·U + c_n) the read-out, m = (x_t, memories) what the
+target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then for all tokens in [−1, 1]
+
+    |F(U) − f(m)| ≤ certified,
+
+and float networks add the rounding of their evaluation. Memories need no slots in the stream, neurons no common directions.
+
+Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on the
+range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
+
+    E = F − f = constant + B(x) + Σ_u D_u(v_u(x)),      B, v_u linear in the tokens, D_u = P or −s ψ(· + o).
+
+(i) *Slopes.* For any numbers λ_u and a sign σ, with ranges [a_u, b_u] of v_u,
+
+    σE ≤ σ constant + Σ_u max_{[a_u, b_u]} (σD_u(v) − λ_u v) + sup_x (σB + Σ_u λ_u v_u)(x).
+
+The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum of
+the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
+(ii) *Cells.* The box of y = (m, v_1, v_2, …) is cut into cells. A functional is v = μ·m + rest for any numbers μ, so a cell confines v to
+μ·cell ± ‖rest‖₁ besides its own interval; and for any multipliers θ_u, δ_k
+
+    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·v) + ‖σ rest_B + Σ (λ_u − θ_u) rest_u − δ·m‖₁,      ν = σμ_B + Σ (λ_u − θ_u) μ_u + δ.
+
+For fixed memories m are single tokens and μ the kernel's values there: with δ = 0 nothing is lost. All of this is convex in (λ, θ, δ) too.
+(iii) *Pairs.* Where the argument of a ridge is nearly αv_g for a group of neurons, with e = w·m − αv_g,
+
+    ψ(w·m + o) = ψ(αv_g + o) + p e,      p in the range of ψ' on the cell.
+
+P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ, and max (−σ s p − λ) e is attained at ends of p and e.
+
+Norms are sums over a window plus what the heads hold beyond it; kernels come from ball arithmetic, cells are done in double precision
+with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic: for affine
+targets and linear read-outs that is the worst-case error itself.
+
+The witness is the error at an explicit sequence, found by ascent from the maximisers in (ii) and from random sequences.
+"""
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import jax
+import numpy as np
+from flint import arb, arb_mat, fmpq
+
+from analyzer.curves import ROUND, Bends, Curve, Row, bends_of, curve
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import lower, nearest, range_pieces, rational, upper, working_precision
+from analyzer.kernels import Kernel, Norm, l1_norm
+from analyzer.profiles import Ridge
+from analyzer.targets import FixedMemory, KernelMemory
+from constructions import fast
+from constructions.fused import FusedLayer, fuse
+from constructions.transformer import Transformer, to_exact
+from verify.rounding import evaluation_error
+from verify.thm_3_1 import FFN_BITS, MAX_WITNESS, constant_error
+
+LayerTarget = FixedMemory | KernelMemory
+
+ENTRIES = 1 << 18
+"""Kernel values held in double precision: functionals times tokens of the window."""
+WINDOW_TAIL = 2.0**-20
+"""The window grows until the heads hold this much beyond it, or until it is full."""
+SLOPE_PIECES = 64
+"""Pieces on which ψ' is enclosed."""
+PAIRED = 1 / 16
+"""A ridge is paired with a group of neurons if their functionals differ by this share at most; any number is sound."""
+EXACT_NORMS = 8
+"""ℓ¹ norms in ball arithmetic for functionals whose tail the heads bound only crudely."""
+WORK = 1 << 33
+"""Multiplications spent on cells, a node of a curve counting as NODE_WORK: five to ten seconds of one core."""
+NODE_WORK = 32
+CRUDE = 2.0**-10
+"""The uncut box is done in ball arithmetic if tails and roundings are more than this share of its bound."""
+BATCH = 64
+"""Cells cut at once."""
+CLOSE = 1.05
+"""Cells are cut until certified is within this factor of the witness."""
+ROOT_STEPS, CELL_STEPS = 200, 8
+"""Subgradient steps for slopes and multipliers."""
+SLACK = 2.0**-44
+"""Evaluating a chord takes fewer than 2^9 roundings of numbers below its scale."""
+STARTS, ASCENT = 16, 40
+"""Random starts and steps of the search for a witness. They decide how good it is, never whether it is true."""
+MEASURED = 4
+"""Candidates that are evaluated rigorously."""
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """witness ≤ worst-case error ≤ certified. `rounding` is the floating-point share of certified, None if it was not counted; `trivial` is
+    the error of the best constant output, from below."""
+
+    witness: float
+    witness_input: str
+    certified: float
+    rounding: float | None
+    arithmetic: str
+    trivial: float
+    cells: int
+    seconds: float
+
+
+def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0) -> LayerError:
+    """Certify a network with one dp-free layer against a target; `seed` is that of the witness's random starts.
+
+    A float network whose rounding is refused is certified as the exact function of its weights, and the result says so.
+    """
+    start = time.perf_counter()
+    _check(network, target)
+    if network.dtype == "exact":
+        return _certify(network, target, seed, "exact", start)
+    try:
+        return _certify(network, target, seed, network.dtype, start)
+    except Refusal:
+        return _certify(network.map(to_exact), target, seed, "exact weights; rounding not counted", start)
+
+
+def _check(network: Transformer, target: LayerTarget) -> None:
+    if len(network.layers) != 1:
+        raise Refusal(f"this network has {len(network.layers)} layers; worst-case errors are certified for one dp-free layer")
+    attention, ffn = network.layers[0].attention, network.layers[0].feedforward
+    if attention.kind != "dp-free":
+        raise Refusal(f"attention is {attention.kind}; worst-case errors are certified for dp-free attention")
+    if attention.window != "infinite":
+        raise Refusal(f"the window is {attention.window}; worst-case errors are certified for the infinite window")
+    if any(p != "none" for p in ffn.precision) or ffn.outer.shape[0] != 1:
+        raise Refusal("the read-out is rounded or has several outputs; worst-case errors are certified for one real output")
+    if network.dim != target.dim:
+        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has dimension {target.dim}")
+    if network.dtype != "exact" and not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(network)):
+        raise InputError("a weight of this network is not a finite number")
+
+
+def _certify(network: Transformer, target: LayerTarget, seed: int, arithmetic: str, start: float) -> LayerError:
+    problem = _Problem(network, target)
+    rounding = problem.rounding()
+    search = _Search(problem, seed)
+    if problem.parts:
+        cover = _Cover(problem, search)
+        certified, cells = cover.certified(), cover.count
+        candidates = search.ascend(cover.maximisers())
+        witness, description = problem.measured(candidates)
+    else:
+        norms = problem.norms(problem.base)
+        certified, cells = abs(arb(problem.constant)) + sum((n.most for n in norms), arb(0)), 1
+        witness, description = problem.measured(search.ascend(np.empty((0, 0))))
+        if network.dtype == "exact":
+            infinite = lower(abs(arb(problem.constant)) + sum((n.least for n in norms), arb(0)))
+            if infinite > witness:
+                witness, description = infinite, "sign sequence of the error kernel, infinite past"
+    return LayerError(
+        witness=max(0.0, witness),
+        witness_input=description,
+        certified=upper(certified + rounding),
+        rounding=None if arithmetic.endswith("not counted") else upper(rounding),
+        arithmetic=arithmetic,
+        trivial=constant_error(target),
+        cells=cells,
+        seconds=time.perf_counter() - start,
+    )
+
+
+@dataclass(frozen=True)
+class Functional:
+    """stream·(U − offset) − memory·m: linear in the tokens."""
+
+    stream: Row
+    memory: Row
+
+    def plus(self, other: "Functional", factor: fmpq) -> "Functional":
+        pairs = ((self.stream, other.stream), (self.memory, other.memory))
+        return Functional(*(tuple(a + factor * b for a, b in zip(x, y, strict=True)) for x, y in pairs))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Kernels in double precision: values on the window, column after column, how far they are off in all, and weights of what lies beyond
+    the window (heads and memories), whose mass is `tails`."""
+
+    window: np.ndarray
+    errors: np.ndarray
+    beyond: np.ndarray
+    tails: np.ndarray
+
+    def tail_sizes(self) -> np.ndarray:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.nan_to_num(np.abs(self.beyond) @ self.tails, nan=np.inf) * (1 + len(self.tails) * 4 * ROUND)
+
+    def sizes(self) -> np.ndarray:
+        """Upper bounds of the ℓ¹ norms."""
+        count = self.window.shape[1]
+        return (np.abs(self.window).sum(axis=1) + self.errors + self.tail_sizes()) * (1 + count * 4 * ROUND)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A curved part of E: a functional, a bound of it, and its curve."""
+
+    functional: Functional
+    reach: float
+    curve: Curve
+
+
+class _Problem:
+    """E = constant + base + Σ parts, and the kernels of functionals."""
+
+    def __init__(self, network: Transformer, target: LayerTarget) -> None:
+        self.network, self.target, self.layer = network, target, fuse(network)
+        readout, ffn = target.readout, network.layers[0].feedforward
+        self.width, self.slots = self.layer.embedding.shape[0], readout.coordinates
+        self.no_stream, self.no_memory = (fmpq(0),) * self.width, (fmpq(0),) * self.slots
+        weights = (to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
+        self.groups, constant = bends_of(*weights, tuple(self.layer.offset))
+        self.radii = np.array([upper(r) for r in target.radii()])
+        self.kernels = _Kernels(target, self.layer, len(self.groups) + 2 * len(readout.ridges) + 1)
+        self.constant = constant - readout.constant
+        self.base = Functional(self.no_stream, readout.affine)
+        self.bending: list[tuple[Bends, Part]] = []
+        functionals = [Functional(group.direction, self.no_memory) for group in self.groups]
+        for group, functional, reach in zip(self.groups, functionals, self.kernels.sizes(functionals), strict=True):
+            inside = group.on(rational(reach))
+            if inside.jumps:
+                self.bending.append((inside, Part(functional, reach, curve(inside, [], reach))))
+            else:
+                self.constant += inside.intercept
+                self.base = self.base.plus(functional, inside.slope)
+        self.ridges = [(ridge, self._ridge(ridge)) for ridge in readout.ridges]
+        self.parts = [part for _, part in (*self.bending, *self.ridges)]
+
+    def _ridge(self, ridge: Ridge) -> Part:
+        """−s ψ(v + o) with v = w·m."""
+        reach = upper(sum((abs(arb(w)) * arb(r) for w, r in zip(ridge.direction, self.radii, strict=True)), arb(ROUND)))
+        return Part(Functional(self.no_stream, tuple(-w for w in ridge.direction)), reach, curve(None, [_along(ridge, fmpq(1))], reach))
+
+    def norms(self, functional: Functional) -> list[Norm]:
+        return self.kernels.norms(functional)
+
+    def rounding(self) -> arb:
+        """Rounding of a float network's output: that of the read-out, and that of the stream times the Lipschitz constants of the groups."""
+        if self.network.dtype == "exact":
+            return arb(0)
+        units = [Functional(_unit(j, self.width), self.no_memory) for j in range(self.width)]
+        stream = [arb(size) for size in self.kernels.sizes(units)]
+        with working_precision(FFN_BITS):
+            total, slack = evaluation_error(self.network, self.layer, stream)
+            for group in self.groups:
+                moved = sum((abs(arb(w)) * s for w, s in zip(group.direction, slack, strict=True)), arb(0))
+                total += arb(group.lipschitz) * moved
+            return total
+
+    def measured(self, candidates: Sequence[np.ndarray]) -> tuple[float, str]:
+        """The largest |F − f| over token arrays, rounded down: float networks run, exact ones are evaluated in balls."""
+        if self.network.dtype == "exact":
+            errors = [self._in_balls(tokens) for tokens in candidates[:MEASURED]]
+            return max(errors), "ascent on the error, in ball arithmetic"
+        outputs = np.asarray(fast.forward(self.network, np.array(candidates)))[:, -1]
+        errors = [lower(abs(arb(rational(float(y))) - self._wanted(tokens))) for y, tokens in zip(outputs, candidates, strict=True)]
+        return max(errors), "ascent on the error, run in " + self.network.dtype
+
+    def _wanted(self, tokens: np.ndarray) -> arb:
+        with working_precision(FFN_BITS):
+            recent = [[arb(float(v)) for v in token] for token in tokens[::-1]]
+            return self.target.readout(self.target.memories(recent))
+
+    def _in_balls(self, tokens: np.ndarray) -> float:
+        """|F − f| at the last of the tokens; the window holds them all."""
+        with working_precision(self.layer.bits):
+            stream = [arb(o) for o in self.layer.offset]
+            for column, atoms in enumerate(self.kernels.atoms):
+                recent = arb_mat([[arb(float(v))] for v in tokens[::-1, column][: self.kernels.count]])
+                mixed = (atoms * recent).entries()
+                stream = [u + v for u, v in zip(stream, mixed[: self.width], strict=True)]
+            ffn, output = self.network.layers[0].feedforward, arb(0)
+            for row, bias, outer in zip(ffn.inner, ffn.bias, ffn.outer[0], strict=True):
+                before = sum((arb(w) * u for w, u in zip(row, stream, strict=True) if w != 0), arb(bias))
+                output += arb(outer) * before.max(arb(0))
+            return lower(abs(output - self._wanted(tokens)))
+
+
+def _unit(j: int, size: int) -> Row:
+    return tuple(fmpq(int(i == j)) for i in range(size))
+
+
+def _along(ridge: Ridge, alpha: fmpq) -> Ridge:
+    """The ridge as a function of v, its argument being αv + o."""
+    return replace(ridge, direction=(alpha,))
+
+
+class _Kernels:
+    """Kernels of functionals on a window, and bounds of their ℓ¹ norms."""
+
+    def __init__(self, target: LayerTarget, layer: FusedLayer, functionals: int) -> None:
+        self.target, self.layer = target, layer
+        width, slots, dim = layer.embedding.shape[0], target.readout.coordinates, target.dim
+        most = int(np.clip(ENTRIES // (dim * max(functionals, width)), 64, MAX_WITNESS))
+        count = min(most, 1 + max(64, 2 * target.places[-1]))
+        no_stream, no_memory = (fmpq(0),) * width, (fmpq(0),) * slots
+        self.coordinates = [Functional(_unit(j, width), no_memory) for j in range(width)]
+        self.memories = [Functional(no_stream, tuple(-w for w in _unit(k, slots))) for k in range(slots)]
+        self.exact_left = EXACT_NORMS
+        with working_precision(layer.bits):
+            heads = [self._head(h) for h in range(len(layer.rpe))]
+            while count < most and not sum((upper(k.tail(count)) for k in heads), 0.0) < WINDOW_TAIL:
+                count = min(most, 2 * count)
+            self.count = count
+            atoms = (*self.coordinates, *self.memories)
+            self.atoms = [arb_mat([self.kernel(f, c).values(0, count) for f in atoms]) for c in range(dim)]
+            beyond = [upper(k.tail(count)) for k in heads]
+            self.tails = np.array([[*beyond, *(self._memory_tail(f, c) for f in self.memories)] for c in range(dim)]).ravel()
+
+    def _head(self, h: int) -> Kernel:
+        """One head alone."""
+        gains = np.full((len(self.layer.rpe), 1, 1), fmpq(0), dtype=object)
+        gains[h, 0, 0] = fmpq(1)
+        nothing = np.array([[fmpq(0)]], dtype=object)
+        return replace(self.layer, embedding=nothing, offset=nothing[0], gains=gains).kernel([fmpq(1)], 0)
+
+    def _memory_tail(self, memory: Functional, column: int) -> float:
+        spikes, kernels = self.target.wanted(memory.memory, column)
+        late = sum((abs(arb(w)) for lag, w in spikes.items() if lag >= self.count), arb(0))
+        return upper(sum((abs(arb(w)) * k.tail(self.count) for k, w in kernels.items()), late))
+
+    def kernel(self, functional: Functional, column: int) -> Kernel:
+        return self.layer.kernel(functional.stream, column, *self.target.wanted(functional.memory, column))
+
+    def norms(self, functional: Functional) -> list[Norm]:
+        """ℓ¹ norms over the infinite past, one per input coordinate."""
+        with working_precision(self.layer.bits):
+            return [l1_norm(self.kernel(functional, column)) for column in range(self.target.dim)]
+
+    def table(self, functionals: Sequence[Functional]) -> Table:
+        windows, weights, errors = [], [], np.zeros(len(functionals))
+        with working_precision(self.layer.bits):
+            # the memories' atoms are kernels of +m, functionals subtract memory·m
+            rows = arb_mat([[*map(arb, f.stream), *(-arb(w) for w in f.memory)] for f in functionals])
+            for column, atoms in enumerate(self.atoms):
+                entries = (rows * atoms).entries()
+                window = np.array([float(e) for e in entries]).reshape(len(functionals), self.count)
+                radii = np.array([float(e.rad()) for e in entries]).reshape(window.shape)
+                off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + 2.0**-1070
+                errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND)
+                windows.append(window)
+                gains = [[*self.layer.functional(f.stream, column)[1], *(-w for w in f.memory)] for f in functionals]
+                weights.append(np.array([[nearest(w) for w in row] for row in gains]))
+        return Table(np.concatenate(windows, axis=1), errors, np.concatenate(weights, axis=1), self.tails)
+
+    def sizes(self, functionals: Sequence[Functional]) -> list[float]:
+        """Upper bounds of the ℓ¹ norms; where the heads' tails are most of it, in ball arithmetic."""
+        table = self.table(functionals)
+        result = []
+        for functional, size, tail in zip(functionals, table.sizes(), table.tail_sizes(), strict=True):
+            if self.exact_left > 0 and not tail <= size / 2:
+                self.exact_left -= 1
+                size = np.fmin(size, upper(sum((n.most for n in self.norms(functional)), arb(0))))
+            result.append(max(float(size), ROUND))
+        return result
+
+
+@dataclass(frozen=True)
+class Product:
+    """−s p e: p lies in the range of ψ' between the arguments w·m + o and αv_g + o. ψ' is enclosed piece by piece of its argument."""
+
+    scale: float
+    direction: np.ndarray
+    offset: float
+    alpha: float
+    group: int
+    edges: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+
+
+class _Stack:
+    """Curves with the same number of nodes, side by side."""
+
+    def __init__(self, where: list[int], curves: list[Curve]) -> None:
+        self.where = np.array(where)
+        self.nodes, self.values, self.slopes, self.below, self.above = (
+            np.array([getattr(c, name) for c in curves]) for name in ("nodes", "values", "slopes", "below", "above")
+        )
+        self.slack = np.array([c.slack + SLACK * c.scale for c in curves])
+        self.largest = np.abs(self.nodes).max(axis=1)
+        self.rows = np.arange(len(curves))
+
+    def at(self, v: np.ndarray) -> np.ndarray:
+        """Chords at v (C, U)."""
+        piece = (self.nodes[:, 1:-1] <= v[..., None]).sum(axis=-1)
+        return self.values[self.rows, piece] + self.slopes[self.rows, piece] * (v - self.nodes[self.rows, piece])
+
+    def highest(self, a: np.ndarray, b: np.ndarray, side: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Upper bound of max_{[a, b]} (σD(v) − λv), and where the chords attain it; all (C, U)."""
+        left, right = (side[:, None] * self.at(v) - slope * v for v in (a, b))
+        inner = side[:, None, None] * self.values - slope[..., None] * self.nodes
+        inner[(self.nodes <= a[..., None]) | (self.nodes >= b[..., None])] = -np.inf
+        best = inner.argmax(axis=-1)
+        top = np.take_along_axis(inner, best[..., None], axis=-1)[..., 0]
+        place = np.where(top > np.maximum(left, right), self.nodes[self.rows, best], np.where(left >= right, a, b))
+        bends = np.where(side[:, None, None] > 0, self.above, self.below)
+        touched = (self.nodes[:, :-1] < b[..., None]) & (self.nodes[:, 1:] > a[..., None])
+        bend = np.where(touched, bends, 0.0).max(axis=-1)
+        return np.maximum(np.maximum(left, right), top) + bend + self.slack + SLACK * np.abs(slope) * self.largest, place
+
+
+@dataclass
+class _Bound:
+    """Bounds of cells, with subgradients, gaps of the parts at the maximisers, and the intervals of the parts."""
+
+    value: np.ndarray
+    gradient: np.ndarray
+    gaps: np.ndarray
+    half: np.ndarray
+    tokens: np.ndarray
+    tops: np.ndarray
+    """Σ_u max (σD_u − λ_u v)."""
+    crude: np.ndarray
+    """The share of tails and roundings."""
+
+
+class _Cover:
+    """Cells that cover the box of (m, v), for both signs, and their bounds."""
+
+    def __init__(self, problem: _Problem, search: "_Search") -> None:
+        self.problem, self.search = problem, search
+        self.kernels, self.radii = problem.kernels, problem.radii
+        self._pair()
+        functionals = [*self.functionals, problem.base]
+        full = self.kernels.table(functionals)
+        self.hints = self._hints(full)
+        rests = [
+            f.plus(Functional(problem.no_stream, tuple(map(rational, row.tolist()))), fmpq(1))
+            for f, row in zip(functionals, self.hints, strict=True)
+        ]
+        self.table = self.kernels.table(rests)
+        self.memories = self.kernels.table(self.kernels.memories)
+        self.parts = len(self.functionals)
+        self.slots = len(self.radii)
+        self.rest_sizes = np.array(self.table.sizes())
+        self.sizes = np.abs(self.hints) @ self.radii + self.rest_sizes
+        columns = self.table.window.shape[1]
+        self.gamma = 4 * ROUND * (columns + self.parts + self.slots + len(self.table.tails) + 64)
+        self.multipliers = isinstance(problem.target, KernelMemory)
+        self.constant = nearest(problem.constant)
+        nodes = sum(stack.nodes.size for stack in self.stacks)
+        self.price = (self.parts + self.slots) * columns * 2 + NODE_WORK * nodes
+        self.work, self.count = 0, 2
+        self._refine()
+
+    def _pair(self) -> None:
+        """Parts for bounding: groups of neurons with the ridges that they follow, the products that make up for it, other ridges."""
+        problem = self.problem
+        bending, ridges = problem.bending, problem.ridges
+        followers: dict[int, list[tuple[Ridge, fmpq]]] = {}
+        apart = []
+        if bending and ridges:
+            table = self.kernels.table([part.functional for _, part in (*bending, *ridges)])
+            windows, sizes = table.window, np.abs(table.window).sum(axis=1)
+        for r, (ridge, part) in enumerate(ridges):
+            best: tuple[float, int, float] = (np.inf, 0, 0.0)
+            for g in range(len(bending)):
+                mine, theirs = windows[g], windows[len(bending) + r]
+                alpha = float(np.float32(mine @ theirs / max(mine @ mine, 1e-300)))
+                best = min(best, (float(np.abs(theirs - alpha * mine).sum() / sizes[len(bending) + r]), g, alpha))
+            if best[0] <= PAIRED and best[2] != 0:
+                followers.setdefault(best[1], []).append((ridge, rational(best[2])))
+            else:
+                apart.append(part)
+        self.functionals: list[Functional] = []
+        reaches, curves = [], []
+        self.products: dict[int, Product] = {}
+        for g, (neurons, part) in enumerate(bending):
+            pairs = followers.get(g, [])
+            whole = curve(neurons, [_along(ridge, alpha) for ridge, alpha in pairs], part.reach) if pairs else part.curve
+            curves.append((len(self.functionals), whole))
+            self.functionals.append(part.functional)
+            reaches.append(part.reach)
+        for part in apart:
+            curves.append((len(self.functionals), part.curve))
+            self.functionals.append(part.functional)
+            reaches.append(part.reach)
+        for g, pairs in followers.items():
+            for ridge, alpha in pairs:
+                argument = Functional(problem.no_stream, tuple(-w for w in ridge.direction))
+                difference = argument.plus(bending[g][1].functional, -alpha)
+                self.products[len(self.functionals)] = self._product(ridge, alpha, g, bending[g][1].reach)
+                self.functionals.append(difference)
+                reaches.append(self.kernels.sizes([difference])[0])
+        self.reaches = np.array(reaches)
+        self.curves = dict(curves)
+        lengths = sorted({len(c.nodes) for _, c in curves})
+        grouped = [[(u, c) for u, c in curves if len(c.nodes) == n] for n in lengths]
+        self.stacks = [_Stack([u for u, _ in members], [c for _, c in members]) for members in grouped]
+
+    def _product(self, ridge: Ridge, alpha: fmpq, group: int, reach: float) -> Product:
+        span = max(float(abs(np.array([nearest(w) for w in ridge.direction])) @ self.radii), abs(nearest(alpha)) * reach) * (1 + 2.0**-40)
+        middle = nearest(ridge.offset)
+        span += abs(middle) * 2.0**-40 + ROUND
+        edges = np.linspace(middle - span, middle + span, SLOPE_PIECES + 1)
+        enclosed = [ridge.profile.first(arb(a).union(arb(b))) for a, b in itertools.pairwise(edges.tolist())]
+        least, most = np.array([lower(p) for p in enclosed]), np.array([upper(p) for p in enclosed])
+        direction = np.array([nearest(w) for w in ridge.direction])
+        return Product(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most)
+
+    def _hints(self, full: Table) -> np.ndarray:
+        """μ for every functional by least squares on the window: for single tokens the kernel's values."""
+        memories = self.kernels.table(self.kernels.memories).window
+        return np.linalg.lstsq(memories.T, full.window.T, rcond=None)[0].T
+
+    def _ranges(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals (C, U) of the parts' functionals on cells."""
+        k = self.slots
+        hints = self.hints[:-1]
+        centre = (low[:, :k] + high[:, :k]) / 2 @ hints.T
+        half = (high[:, :k] - low[:, :k]) / 2 @ np.abs(hints).T + self.rest_sizes[:-1] + self.gamma * self.sizes[:-1]
+        a, b = np.maximum(centre - half, low[:, k:]), np.minimum(centre + half, high[:, k:])
+        return np.minimum(a, b), np.maximum(a, b)
+
+    def _slopes(self, product: Product, low: np.ndarray, high: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The range of ψ' on cells."""
+        k = self.slots
+        w = product.direction
+        centre, half = (low[:, :k] + high[:, :k]) / 2 @ w, (high[:, :k] - low[:, :k]) / 2 @ np.abs(w)
+        ends = np.stack([centre - half, centre + half, product.alpha * a[:, product.group], product.alpha * b[:, product.group]])
+        pad = 2.0**-40 * (product.edges[-1] - product.edges[0])
+        least, most = ends.min(axis=0) + product.offset - pad, ends.max(axis=0) + product.offset + pad
+        touched = (product.edges[:-1] <= most[:, None]) & (product.edges[1:] >= least[:, None])
+        return np.where(touched, product.least, np.inf).min(axis=1), np.where(touched, product.most, -np.inf).max(axis=1)
+
+    def chords(self, low: np.ndarray, high: np.ndarray, side: np.ndarray) -> np.ndarray:
+        """(λ, θ, δ): slopes of the chords, no multipliers."""
+        a, b = self._ranges(low, high)
+        slopes = np.zeros((len(side), 2 * self.parts + self.slots))
+        for stack in self.stacks:
+            u = stack.where
+            width = np.maximum(b[:, u] - a[:, u], 1e-300)
+            slopes[:, u] = side[:, None] * (stack.at(b[:, u]) - stack.at(a[:, u])) / width
+        for u, product in self.products.items():
+            least, most = self._slopes(product, low, high, a, b)
+            slopes[:, u] = -side * product.scale * (least + most) / 2
+        return slopes
+
+    def evaluate(self, low: np.ndarray, high: np.ndarray, side: np.ndarray, slopes: np.ndarray) -> _Bound:
+        """(ii) for cells low ≤ (m, v) ≤ high, signs and (λ, θ, δ)."""
+        self.work += len(side) * self.price
+        n, k, table = self.parts, self.slots, self.table
+        lam, theta, delta = slopes[:, :n], slopes[:, n : 2 * n], slopes[:, 2 * n :]
+        a, b = self._ranges(low, high)
+        weights = np.concatenate([lam - theta, side[:, None]], axis=1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            nu = weights @ self.hints + delta
+            kernel = weights @ table.window
+            beyond = weights @ table.beyond
+            if self.multipliers:
+                kernel -= delta @ self.memories.window
+                beyond -= delta @ self.memories.beyond
+            signs = np.where(kernel < 0, -1.0, 1.0)
+            tail = np.abs(beyond) @ table.tails
+            m = np.where(nu >= 0, high[:, :k], low[:, :k])
+            seen = m @ self.hints[:-1].T + signs @ table.window[:-1].T + (np.sign(beyond) * table.tails) @ table.beyond[:-1].T
+            v = np.where(theta > 0, high[:, k:], np.where(theta < 0, low[:, k:], np.clip(seen, low[:, k:], high[:, k:])))
+            linear = (nu * m).sum(axis=1) + (theta * v).sum(axis=1) + np.abs(kernel).sum(axis=1) + tail
+        tops, places, reached = np.empty_like(a), np.empty_like(a), np.empty_like(a)
+        inside = np.clip(seen, a, b)
+        for stack in self.stacks:
+            u = stack.where
+            tops[:, u], places[:, u] = stack.highest(a[:, u], b[:, u], side, lam[:, u])
+            reached[:, u] = side[:, None] * stack.at(inside[:, u]) - lam[:, u] * inside[:, u]
+        for u, product in self.products.items():
+            least, most = self._slopes(product, low, high, a, b)
+            factors = np.stack([-side * product.scale * p - lam[:, u] for p in (least, most)])
+            ends = np.stack([a[:, u], b[:, u]])
+            values = (factors[:, None] * ends[None]).reshape(4, -1)
+            best = values.argmax(axis=0)
+            tops[:, u] = values.max(axis=0) + SLACK * np.abs(ends).max(axis=0) * (np.abs(factors).max(axis=0) + np.abs(lam[:, u]))
+            places[:, u] = ends[best % 2, np.arange(len(side))]
+            reached[:, u] = factors.mean(axis=0) * inside[:, u]
+        absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes) + np.abs(delta) @ (
+            self.memories.errors + self.gamma * self.radii
+        )
+        absolute += self.gamma * (np.abs(tops).sum(axis=1) + (np.abs(theta) * self.reaches).sum(axis=1) + abs(self.constant))
+        value = side * self.constant + tops.sum(axis=1) + linear + absolute
+        gradient = np.concatenate(
+            [seen - places, v - seen, m - self._memories_seen(signs) if self.multipliers else np.zeros_like(m)], axis=1
+        )
+        value = np.where(np.isfinite(value), value, np.inf)
+        return _Bound(value, gradient, tops - reached, (b - a) / 2, self._tokens(signs, m), tops.sum(axis=1), tail + absolute)
+
+    def _memories_seen(self, signs: np.ndarray) -> np.ndarray:
+        return signs @ self.memories.window.T
+
+    def _tokens(self, signs: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """Maximisers: signs of the kernel, and for fixed memories the cell's corner."""
+        if isinstance(self.problem.target, FixedMemory):
+            signs = signs.copy()
+            for k in range(self.slots):
+                slot, column = divmod(k, self.problem.target.dim)
+                lag = self.problem.target.places[slot]
+                if lag < self.kernels.count:
+                    signs[:, column * self.kernels.count + lag] = m[:, k]
+        return signs
+
+    def improve(self, low: np.ndarray, high: np.ndarray, side: np.ndarray, slopes: np.ndarray, steps: int) -> tuple[np.ndarray, _Bound]:
+        """Polyak's subgradient steps towards the witness, the best kept."""
+        scale = np.concatenate([self.reaches, self.reaches, self.radii])
+        best = self.evaluate(low, high, side, slopes)
+        kept, current, at = slopes.copy(), best, slopes
+        for step in range(steps):
+            scaled = current.gradient / scale
+            length = (scaled**2).sum(axis=1)
+            excess = np.maximum(current.value - self.search.best, 0) / (1 + step / 4)
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                move = np.where(length > 0, excess / length, 0.0)[:, None] * scaled / scale
+            at = at - np.where(np.isfinite(move), move, 0.0)
+            current = self.evaluate(low, high, side, at)
+            better = current.value < best.value
+            kept[better] = at[better]
+            for name in ("value", "gradient", "gaps", "half", "tokens", "tops", "crude"):
+                getattr(best, name)[better] = getattr(current, name)[better]
+        return kept, best
+
+    def _refine(self) -> None:
+        box = np.concatenate([self.radii, self.reaches])
+        self.low, self.high = np.stack([-box, -box]), np.stack([box, box])
+        self.side = np.array([1.0, -1.0])
+        self.slopes, found = self.improve(self.low, self.high, self.side, self.chords(self.low, self.high, self.side), ROOT_STEPS)
+        self.value, self.gaps, self.half = found.value, found.gaps, found.half
+        self.whole = self._whole(found)
+        self.search.ascend(found.tokens)
+        while self.work < WORK:
+            worst = np.argsort(-self.value, kind="stable")[:BATCH]
+            axis, cut = self._cuts(worst)
+            wanted = (self.value[worst] > CLOSE * self.search.best) & (axis >= 0)
+            if not wanted[0]:
+                break
+            self._split(worst[wanted], axis[wanted], cut[wanted])
+
+    def _cuts(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every cell the coordinate whose halving promises most, and where; −1 if there is none."""
+        low, high, k = self.low[cells], self.high[cells], self.slots
+        gaps, half = np.maximum(self.gaps[cells], 0), np.maximum(self.half[cells], 1e-300)
+        width = (high - low) / 2
+        share = np.minimum(1, width[:, None, :k] * np.abs(self.hints[:-1])[None] / half[..., None])
+        own = gaps * (half > 2.0**-30 * self.reaches)
+        own[:, list(self.products)] = 0
+        scores = np.concatenate([(gaps[..., None] * share).sum(axis=1) * (width[:, :k] > 2.0**-30 * self.radii), own], axis=1)
+        axis = np.where(scores.max(axis=1) > 0, scores.argmax(axis=1), -1)
+        rows = np.arange(len(cells))
+        cut = (low[rows, axis] + high[rows, axis]) / 2
+        a, b = self._ranges(low, high)
+        for i, u in zip(rows, axis - k, strict=True):
+            if u >= 0:
+                cut[i] = self._kink(int(u), a[i, u], b[i, u])
+        return axis, cut
+
+    def _kink(self, part: int, a: float, b: float) -> float:
+        """Where to cut the range of a functional: at the kink next to its middle, if there is one."""
+        nodes = self.curves[part].nodes
+        inner = nodes[(nodes > a) & (nodes < b)]
+        return float(inner[np.abs(inner - (a + b) / 2).argmin()]) if len(inner) else (a + b) / 2
+
+    def _split(self, cells: np.ndarray, axis: np.ndarray, cut: np.ndarray) -> None:
+        rows = np.arange(len(cells))
+        low, high = (np.concatenate([ends[cells], ends[cells]]) for ends in (self.low, self.high))
+        high[rows, axis] = cut
+        low[len(cells) + rows, axis] = cut
+        side, parent = np.tile(self.side[cells], 2), np.tile(self.value[cells], 2)
+        inherited, fresh = np.tile(self.slopes[cells], (2, 1)), self.chords(low, high, np.tile(self.side[cells], 2))
+        worse = self.evaluate(low, high, side, fresh).value < self.evaluate(low, high, side, inherited).value
+        slopes, found = self.improve(low, high, side, np.where(worse[:, None], fresh, inherited), CELL_STEPS)
+        keep = np.ones(len(self.value), dtype=bool)
+        keep[cells] = False
+        self.low, self.high = np.concatenate([self.low[keep], low]), np.concatenate([self.high[keep], high])
+        self.side, self.slopes = np.concatenate([self.side[keep], side]), np.concatenate([self.slopes[keep], slopes])
+        self.value = np.concatenate([self.value[keep], np.minimum(parent, found.value)])
+        self.gaps, self.half = np.concatenate([self.gaps[keep], found.gaps]), np.concatenate([self.half[keep], found.half])
+        self.search.look(found.tokens)
+        self.count += 2 * len(cells)
+
+    def _whole(self, found: _Bound) -> list[arb]:
+        """(i) for the uncut box in ball arithmetic, for both signs, where tails or roundings matter to its bound."""
+        result = []
+        for i, side in enumerate(self.side):
+            bound = arb.pos_inf()
+            if not found.crude[i] <= CRUDE * found.value[i]:
+                total = Functional(self.problem.no_stream, self.problem.no_memory).plus(self.problem.base, rational(float(side)))
+                for functional, slope in zip(self.functionals, self.slopes[i, : self.parts], strict=True):
+                    total = total.plus(functional, rational(float(slope)))
+                norm = sum((n.most for n in self.kernels.norms(total)), arb(0))
+                tops = arb(float(found.tops[i])) + arb(self.gamma) * self.parts * arb(float(np.abs(found.tops[i])))
+                bound = arb(float(side)) * arb(self.problem.constant) + tops + norm
+            result.append(bound)
+        return result
+
+    def certified(self) -> arb:
+        """The largest bound of a cell, or what the uncut box gives."""
+        sides = (arb(float(self.value[self.side == side].max())) for side in (1.0, -1.0))
+        best = [cells.min(whole.upper()) for cells, whole in zip(sides, self.whole, strict=True)]
+        return best[0].max(best[1]).max(arb(0))
+
+    def maximisers(self) -> np.ndarray:
+        """Sequences at which the bounds of the worst cells would be attained."""
+        worst = np.argsort(-self.value, kind="stable")[:STARTS]
+        return self.evaluate(self.low[worst], self.high[worst], self.side[worst], self.slopes[worst]).tokens
+
+
+class _Search:
+    """Ascent on |E| in double precision: conditional gradients, x ← x + τ(sign ∇ − x) with the best τ."""
+
+    def __init__(self, problem: _Problem, seed: int) -> None:
+        self.problem = problem
+        self.table = problem.kernels.table([*(part.functional for part in problem.parts), problem.base]).window
+        self.constant = nearest(problem.constant)
+        self.best = 0.0
+        self.found: list[tuple[float, np.ndarray]] = []
+        rng = np.random.default_rng(seed)
+        signs = np.where(self.table < 0, -1.0, 1.0)[-1:]
+        starts = [signs, -signs, rng.choice([-1.0, 1.0], (STARTS, signs.shape[1])), rng.uniform(-1, 1, (STARTS, signs.shape[1]))]
+        self.ascend(np.concatenate(starts))
+
+    def error(self, x: np.ndarray) -> np.ndarray:
+        v = x @ self.table.T
+        curved = sum((part.curve(v[:, u]) for u, part in enumerate(self.problem.parts)), np.zeros(len(x)))
+        return np.asarray(self.constant + v[:, -1] + curved)
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        v = x @ self.table.T
+        slopes = [part.curve.slope(v[:, u]) for u, part in enumerate(self.problem.parts)]
+        return np.stack([*slopes, np.ones(len(x))], axis=1) @ self.table
+
+    def look(self, x: np.ndarray) -> None:
+        """Remember the best of these sequences."""
+        errors = np.abs(self.error(x))
+        for i in np.argsort(-errors, kind="stable")[:MEASURED]:
+            self.found.append((float(errors[i]), x[i]))
+        self.found = sorted(self.found, key=lambda pair: -pair[0])[: 2 * MEASURED]
+        self.best = self.found[0][0]
+
+    def ascend(self, starts: np.ndarray) -> list[np.ndarray]:
+        """Token arrays (N, d), the worst first, after an ascent from these sequences too."""
+        steps = np.array([1.0, 0.5, 0.25, 0.1, 0.03])
+        x = starts
+        if len(x):
+            side = np.where(self.error(x) < 0, -1.0, 1.0)
+            for _ in range(ASCENT):
+                towards = np.where(side[:, None] * self.gradient(x) < 0, -1.0, 1.0)
+                trials = np.stack([x, *(x + step * (towards - x) for step in steps)])
+                errors = side * self.error(trials.reshape(-1, x.shape[1])).reshape(len(trials), -1)
+                choice = errors.argmax(axis=0)
+                x = trials[choice, np.arange(len(x))]
+                if not choice.any():
+                    break
+            self.look(x)
+        return [self.tokens(x) for _, x in self.found]
+
+    def tokens(self, x: np.ndarray) -> np.ndarray:
+        """A sequence as an array in order of time, in numbers that every float type holds."""
+        recent = x.reshape(self.problem.target.dim, -1).T.astype(np.float32).astype(np.float64)
+        missing = max(0, self.problem.target.places[-1] + 1 - len(recent))
+        return np.concatenate([np.zeros((missing, recent.shape[1])), recent[::-1]])

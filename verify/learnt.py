@@ -1,0 +1,166 @@
+"""The chain of a network that no theorem built: trained here, or imported.
+
+For one dp-free layer over the infinite past and a target of fixed or kernel memories the worst case is certified (`verify.dp_free`), from
+whatever weights there are. No theorem promises anything for such a network, so its bound is the certified error itself: what its card
+claims, it must reach again.
+
+For all other networks nothing is certified: certified and bound are infinite (null in JSON), and the witness is the largest error among
+seeded random sequences and their sign versions, at the last position, where the target is evaluated in exact arithmetic.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+from analyzer.adaptive import AdaptiveMemory
+from analyzer.couplings import CouplingTarget
+from analyzer.errors import InputError, Refusal
+from analyzer.exact import lower, rational
+from analyzer.targets import FixedMemory, KernelMemory, Target, target_from_dict
+from constructions.execute import run
+from constructions.recipes import MAX_LENGTH, Recipe
+from constructions.target_values import draw, settled, token_dim, values
+from constructions.transformer import Transformer
+from verify.certificate import Certificate, Part
+from verify.dp_free import layer_error
+from verify.thm_3_1 import constant_error
+
+ORIGINS = ("trained", "imported")
+DP_FREE, MEASURED = "dp-free layer", "measured"
+"""What stands in a theorem's place: which certificate, or none."""
+SEQUENCES = 512
+"""Random sequences for the witness of a network without a certificate."""
+LENGTH = 128
+"""Their tokens, unless lags reach further back: long enough for a few half-lives of most heads."""
+CANDIDATES = 3
+"""Worst sequences that are measured again in exact arithmetic."""
+
+
+def verify_learnt(network: Transformer, target: Target, length: int | None = None, seed: int = 0) -> Certificate:
+    """The chain of any network on a target; `length` is that of the sequences it is measured on, where it is only measured."""
+    if network.dim != token_dim(target):
+        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {token_dim(target)}")
+    start = time.perf_counter()
+    common: dict[str, Any] = {"least_heads": None, "sizes": network.sizes(), "dtype": network.dtype}
+    if not isinstance(target, FixedMemory | KernelMemory):
+        return _measured(network, target, f"no certificate is known for trained networks on {_kind(target)} targets", length, seed, common)
+    try:
+        found = layer_error(network, target, seed=seed)
+    except Refusal as refusal:
+        return _measured(network, target, str(refusal), length, seed, common)
+    return Certificate(
+        theorem=DP_FREE,
+        witness=found.witness,
+        witness_input=found.witness_input,
+        certified=found.certified,
+        bound=found.certified,
+        rounding=found.rounding or 0.0,
+        trivial=found.trivial,
+        parts=(Part("one dp-free layer", found.certified, found.certified),),
+        seconds=time.perf_counter() - start,
+        details={"arithmetic": found.arithmetic, "cells": found.cells},
+        **common,
+    )
+
+
+def _kind(target: Target) -> str:
+    return str(target.describe()["kind"])
+
+
+def _measured(network: Transformer, target: Target, reason: str, length: int | None, seed: int, common: dict[str, Any]) -> Certificate:
+    start = time.perf_counter()
+    if isinstance(target, CouplingTarget):
+        length = target.length
+    length = length or max(LENGTH, 2 * settled(target))
+    tokens = draw(target, np.random.default_rng(seed), (SEQUENCES, length))
+    if isinstance(target, FixedMemory | KernelMemory) and getattr(target, "alphabet", None) is None:
+        tokens = np.concatenate([tokens, np.sign(tokens)])
+    outputs = run(network, tokens)[:, -1].astype(np.float64)
+    if not np.isfinite(outputs).all():
+        raise Refusal("the network's outputs are not finite numbers on random tokens: there is nothing to measure")
+    errors = np.abs(outputs - values(target, np)(tokens)[:, -1])
+    worst = np.argsort(errors)[::-1][:CANDIDATES]
+    exact = [lower(abs(arb(rational(float(outputs[i]))) - exact_value(target, tokens[i]))) for i in worst]
+    return Certificate(
+        theorem=MEASURED,
+        witness=max(0.0, *exact),
+        witness_input=f"the worst of {len(tokens)} random sequences of {length} tokens, at the last one",
+        certified=float("inf"),
+        bound=float("inf"),
+        rounding=0.0,
+        trivial=_trivial(target, tokens),
+        parts=(),
+        seconds=time.perf_counter() - start,
+        details={"arithmetic": network.dtype, "uncertified": reason},
+        **common,
+    )
+
+
+def exact_value(target: Target, tokens: np.ndarray) -> arb:
+    """y at the last position of tokens (N, d), in ball arithmetic."""
+    exact = [[rational(float(v)) for v in token] for token in tokens]
+    match target:
+        case CouplingTarget():
+            return target.at([token[0] for token in exact], len(exact) - 1)
+        case AdaptiveMemory():
+            letters = [_letter(target, token) for token in tokens]
+            situation = target.situation(letters, len(letters) - 1)
+            if situation is None:
+                raise InputError(f"sequences of {len(letters)} tokens are shorter than the target's lags")
+            return target.readout([arb(v) for v in target.point(situation)])
+    return target.readout(target.memories([[arb(v) for v in token] for token in reversed(exact)]))
+
+
+def _letter(target: AdaptiveMemory, token: np.ndarray) -> int:
+    distances = [max(abs(float(arb(a)) - b) for a, b in zip(letter, token, strict=True)) for letter in target.alphabet]
+    return int(np.argmin(distances))
+
+
+def _trivial(target: Target, tokens: np.ndarray) -> float:
+    """Error of the best constant output: half the spread of values that occur, from below."""
+    if isinstance(target, FixedMemory | KernelMemory):
+        return constant_error(target)
+    if isinstance(target, AdaptiveMemory):
+        found = [target.readout([arb(v) for v in target.point(s)]) for s in target.situations]
+    else:
+        found = [exact_value(target, row) for row in tokens[:: max(1, len(tokens) // 64)]]
+    return max(0.0, lower((_largest(found) + _largest([-v for v in found])) / 2))
+
+
+def _largest(balls: list[arb]) -> arb:
+    return max(balls, key=lambda ball: float(ball.mid()))
+
+
+def target_of(card: Mapping[str, Any]) -> Target:
+    """The target that a trained or imported network's card names."""
+    if card.get("target") is None:
+        raise InputError("the card names no target, so there is nothing to verify; import the weights again with a [target] in the config")
+    return target_from_dict(card["target"], "card.json")
+
+
+def trained_length(card: Mapping[str, Any]) -> int | None:
+    """The length of the sequences that a network was trained on."""
+    training = card.get("training")
+    recipe = training.get("recipe") if isinstance(training, dict) else None
+    length = recipe.get("length") if isinstance(recipe, dict) else None
+    return length if type(length) is int and 1 <= length <= MAX_LENGTH else None
+
+
+def trained_card(network: Transformer, target: Target, recipe: Recipe, run: dict[str, Any], certificate: Certificate) -> dict[str, Any]:
+    """The card of a network that was just trained; `run`: how it went."""
+    return {
+        "origin": "trained",
+        "theorem": None,
+        "target": target.describe(),
+        "sizes": network.sizes(),
+        "certificate": certificate.theorem,
+        "chain": certificate.chain(),
+        "training": {"recipe": asdict(recipe), **run},
+        "seeds": {"training": recipe.seed},
+        "versions": {name: version(name) for name in ("lemmaformer", "jax", "numpy", "optax", "python-flint")},
+    }
