@@ -70,9 +70,10 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "trained_in_pytorch")
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)  # heads with similar slopes cancel: float32 would lose four digits of the outputs
     torch.set_num_threads(1)  # the products are small: more threads would wait for each other
     model = OneLayer()
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-2)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
     for step in range(1, STEPS + 1):
         tokens = torch.rand(BATCH, LENGTH, 1) * 2 - 1
