@@ -138,7 +138,7 @@ def _layer_config(data: dict[str, Any], source: str) -> LayerConfig:
         if data.get(key) not in known:
             raise InputError(f"{source}: {key} is {str(data.get(key))[:40]!r}, expected one of {', '.join(known)}")
     rpe, heads, scale = data.get("rpe"), data.get("heads"), data.get("scale")
-    types = rpe if isinstance(rpe, list) else [rpe]
+    types: list[Any] = rpe if isinstance(rpe, list) else [rpe]
     if not types or len(types) > MAX_HEADS or not all(isinstance(kind, str) and kind in RPE for kind in types):
         raise InputError(f"{source}: rpe must be one of {', '.join(RPE)}, or a list with one of them per head")
     if heads is not None and (type(heads) is not int or not 1 <= heads <= MAX_HEADS):
