@@ -1,6 +1,6 @@
 """Tokens per second of a training step: our reference pass against the same model in plain PyTorch, on this machine.
 
-    python benchmarks/training_speed.py [--threads 2] [--repeats 3] [--seconds 4] [--case NAME]
+    python benchmarks/training_speed.py [--threads 2] [--repeats 3] [--seconds 4] [--case NAME] [--cpu]
 
 needs the extra `torch`. Model, start, loss, batch sizes and optimiser (Adam, float32, a fresh uniform batch per step) are the same on both
 sides: before anything is timed the losses and all gradients at the start are compared on one batch. Ours is `constructions.training.fit`
@@ -8,7 +8,7 @@ as `lemmaformer train` uses it, steps inside a scan; compilation is reported apa
 and masks precomputed, attention weights that do not depend on tokens computed once per step and not once per sequence, and the fused Adam.
 
 Every measurement is a process of its own, so that thread pools do not meet, and sides alternate; medians count. Both are given the same
-number of threads. Exit code 1 if PyTorch is faster in some case.
+number of threads. With --cpu processor time is counted, which other work on the machine hardly changes. Exit code 1 if PyTorch is faster in some case.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 RATE = 1e-3
+Clock = Callable[[], float]
 SEED = 0
 
 
@@ -71,7 +73,7 @@ def start_of(case: Case) -> Any:
     return initial(shape, 1, SEED, longest=case.length), FixedMemory((case.lag,))
 
 
-def ours(case: Case, seconds: float) -> dict[str, float]:
+def ours(case: Case, seconds: float, clock: Clock) -> dict[str, float]:
     """Median tokens per second over chunks of steps, and the seconds of compilation."""
     import jax.numpy as jnp
 
@@ -84,14 +86,14 @@ def ours(case: Case, seconds: float) -> dict[str, float]:
     parameters = to_parameters(network.map(jnp.asarray))
 
     def timed(steps: int, chunk: int) -> list[float]:
-        stamps: list[float] = []
+        stamps = [clock()]
 
-        def report(progress: Progress) -> None:
-            stamps.append(progress.seconds)
+        def report(_: Progress) -> None:
+            stamps.append(clock())
 
         rule = optimiser(network, replace(recipe, steps=steps))
         fit(loss, parameters, draw, steps=steps, optimiser=rule, seed=SEED, chunk=chunk, report=report)
-        return np.diff([0.0, *stamps]).tolist()
+        return np.diff(stamps).tolist()
 
     trial = timed(15, 5)[1:]
     chunk = max(1, round(0.2 * 5 / min(trial)))  # a fifth of a second
@@ -171,7 +173,7 @@ def torch_model(case: Case, network: Any) -> tuple[list[Any], Any]:
     return parameters, loss
 
 
-def plain(case: Case, seconds: float, threads: int) -> dict[str, float]:
+def plain(case: Case, seconds: float, clock: Clock, threads: int) -> dict[str, float]:
     """Median tokens per second of eager PyTorch."""
     import torch
 
@@ -182,12 +184,12 @@ def plain(case: Case, seconds: float, threads: int) -> dict[str, float]:
     rule = torch.optim.Adam(parameters, lr=RATE, fused=True)
 
     def advance(steps: int) -> float:
-        begun = time.perf_counter()
+        begun = clock()
         for _ in range(steps):
             rule.zero_grad()
             loss(torch.rand(case.batch, case.length, 1) * 2 - 1).backward()
             rule.step()
-        return time.perf_counter() - begun
+        return clock() - begun
 
     advance(5)
     chunk = max(1, round(0.2 * 5 / advance(5)))
@@ -231,11 +233,12 @@ TOLERANCE = 1e-3
 """Of gradients: sums of up to 32·128·128 products in float32, in another order."""
 
 
-def measure(side: str, name: str, threads: int, seconds: float) -> dict[str, float]:
+def measure(side: str, name: str, threads: int, seconds: float, cpu: bool) -> dict[str, float]:
     """One side of one case, in a process of its own."""
     cores = sorted(os.sched_getaffinity(0))[:threads] if hasattr(os, "sched_getaffinity") else []
     environment = os.environ | {"PYTHONPATH": str(ROOT), "NPROC": str(threads), "OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--side", side, "--case", name, "--threads", str(threads), "--seconds", str(seconds)]
+    command += ["--cpu"] if cpu else []
     pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
     done = subprocess.run(command, env=environment, capture_output=True, text=True, preexec_fn=pin)
     if done.returncode:
@@ -249,26 +252,27 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--case", choices=list(CASES))
+    parser.add_argument("--cpu", action="store_true", help="count processor time; best with --threads 1")
     parser.add_argument("--side", choices=["ours", "torch", "check"], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.side:
-        case = CASES[given.case]
+        case, clock = CASES[given.case], time.process_time if given.cpu else time.perf_counter
         sides = {
-            "ours": lambda: ours(case, given.seconds),
-            "torch": lambda: plain(case, given.seconds, given.threads),
+            "ours": lambda: ours(case, given.seconds, clock),
+            "torch": lambda: plain(case, given.seconds, clock, given.threads),
             "check": lambda: check(case),
         }
         print(json.dumps(sides[given.side]()))
         return
     ratios = []
     for name in [given.case] if given.case else list(CASES):
-        difference = measure("check", name, given.threads, 0)["difference"]
+        difference = measure("check", name, given.threads, 0, False)["difference"]
         if not difference <= TOLERANCE:
             raise SystemExit(f"{name}: the two models differ by {difference:.2g}; nothing was timed")
         found: dict[str, list[dict[str, float]]] = {"ours": [], "torch": []}
         for _ in range(given.repeats):
             for side, results in found.items():
-                results.append(measure(side, name, given.threads, given.seconds))
+                results.append(measure(side, name, given.threads, given.seconds, given.cpu))
         speed = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in found.items()}
         compilation = statistics.median(r["compilation"] for r in found["ours"])
         ratios.append(speed["ours"] / speed["torch"])
@@ -277,7 +281,9 @@ def main() -> None:
             f"compilation {compilation:.1f} s   gradients differ by {difference:.1g}",
             flush=True,
         )
-    print(f"geometric mean of the ratios {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}, on {given.threads} threads")
+    print(
+        f"geometric mean of the ratios {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}, on {given.threads} threads{', processor time' if given.cpu else ''}"
+    )
     sys.exit(0 if min(ratios) >= 1 else 1)
 
 
