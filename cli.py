@@ -1333,7 +1333,9 @@ def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
     from analyzer.exact import nearest
     from analyzer.targets import FixedMemory, target_from_dict
 
-    target = target_from_dict(card.get("target"), "card.json")
+    if card.get("target") is None:
+        return None
+    target = target_from_dict(card["target"], "card.json")
     if not isinstance(target, FixedMemory | AdaptiveMemory) or target.alphabet is None:
         return None
     if not isinstance(target, AdaptiveMemory):
@@ -1884,6 +1886,33 @@ def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None)
     pairs = read_scores(path, heads, layer)
     found = [head for place, scores in pairs for head in spectra(scores, place, inputs)]
     return found, "" if len(pairs) == 1 else f"all {len(pairs)} pairs were given the same input; --layer chooses one"
+
+
+@cli.command("import")
+@click.argument("weights", type=click.Path(path_type=Path), metavar="WEIGHTS.safetensors")
+@click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG.toml")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_json
+def import_command(weights: Path, config: Path, out: Path, as_json: bool) -> None:
+    """Make a bundle of weights that were trained elsewhere; docs/import.md explains CONFIG."""
+    from constructions.card import check_output
+
+    check_output(out)
+    from constructions.foreign import read_foreign
+
+    found = read_foreign(weights, config)
+    from constructions.bundle import network_of, write
+    from verify.report import show_imported
+
+    network = network_of(found.arrays, found.structure)
+    card = found.card(network.sizes())
+    write(out, network, card, "")
+    kept = {key: card[key] for key in ("origin", "source", "target", "sizes")}
+    result = {"out": str(out), **kept, "dtype": found.dtype, "structure": found.structure}
+    if as_json:
+        _emit(result)
+    else:
+        show_imported(result)
 
 
 @cli.command()

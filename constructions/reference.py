@@ -85,12 +85,12 @@ def _scores(attention: Attention, queries: jax.Array, keys: jax.Array) -> jax.Ar
     return jnp.zeros((1, 1, 1), queries.dtype)
 
 
-def _positions(attention: Attention, distance: jax.Array) -> jax.Array:
-    """p φ(s) or b(s) for whole distances (T, N), (H, T, N); −∞ where a head does not look."""
+def _positions(attention: Attention, first: int, length: int) -> jax.Array:
+    """p φ(s) or b(s) for the distances of the positions from `first` on to all, (H, T, N); −∞ where a head does not look."""
+    steps = jnp.arange(length)
+    distance = steps[first:, None] - steps[None, :]
     if attention.table is not None:
-        reach = attention.table.shape[1]
-        bias = jnp.take(attention.table, jnp.clip(distance, 0, reach - 1), axis=1)
-        return jnp.where((distance >= 0) & (distance < reach), bias, -jnp.inf)
+        return _along_diagonals(attention.table, first, length)
     p, s = attention.decay[:, None, None], distance.astype(attention.decay.dtype)
     is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None, None]
     position = jnp.where(is_lin, -p * s, -p * jnp.log(jnp.maximum(s, 1)))
@@ -98,26 +98,69 @@ def _positions(attention: Attention, distance: jax.Array) -> jax.Array:
     return position if attention.window == "full" else jnp.where(distance >= least, position, -jnp.inf)
 
 
+def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
+    """b(t − s) for t ≥ first, −∞ outside the table: (H, T, N).
+
+    The biases by falling distance, from N − 1 to first − N + 1, and one more entry are repeated T times and cut into rows that are one
+    shorter: every row starts one place earlier. Lookups would do the same, but their derivatives are scattered sums, which are slow.
+    """
+    heads, reach = table.shape
+    rows = length - first
+    falling = jnp.pad(table[:, :length][:, ::-1], ((0, 0), (max(length - reach, 0), rows)), constant_values=-jnp.inf)  # N + T entries
+    period = length + rows
+    diagonals = jnp.tile(falling, (1, rows))[:, : rows * (period - 1)].reshape(heads, rows, period - 1)
+    return diagonals[:, :, rows - 1 : rows - 1 + length]
+
+
 def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) -> tuple[jax.Array, jax.Array]:
-    """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,)."""
-    steps = jnp.arange(x.shape[-2])
-    queries = x[..., first:, :]
-    inside = _positions(attention, steps[first:, None] - steps[None, :]) + _scores(attention, queries, x)
-    before = log_past_mass(attention, steps[first:].astype(x.dtype))[..., None] + _scores(attention, queries, past[None, :])
-    if attention.window != "infinite":
-        before = jnp.full_like(before, -jnp.inf)
-    before = jnp.broadcast_to(before, (*inside.shape[:-1], 1))
-    weights = jnp.concatenate([inside, before], axis=-1)
-    if attention.kind in ("dp-free", "dp"):
-        some = jnp.isfinite(weights).any(axis=-1, keepdims=True)  # a head that sees nothing returns nothing, and has no derivative
-        weights = weights - logsumexp(jnp.where(some, weights, 0), axis=-1, keepdims=True)
-    weights = jnp.exp(weights)
-    values = jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
+    """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,).
+
+    Softmax divides once, after values were mixed; where weights read positions only, its sum over the whole past is known beforehand.
+    """
+    length, queries = x.shape[-2], x[..., first:, :]
+    inside = _positions(attention, first, length) + _scores(attention, queries, x)
+    before = _before(attention, queries, past, first)
+    if attention.kind == "dp-free" and attention.window == "infinite":
+        whole = _log_whole_mass(attention)[:, None, None]
+        inside, before = inside - whole, before - whole
+    elif attention.kind in ("dp-free", "dp"):
+        top = jax.lax.stop_gradient(jnp.maximum(inside.max(axis=-1, keepdims=True), before))
+        top = jnp.where(jnp.isfinite(top), top, 0)  # a head that sees nothing
+        inside, before = inside - top, before - top
+    weights, past_weight = jnp.exp(inside), jnp.exp(before)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
-    mixed = jnp.einsum("...hts,...hsv->...htv", weights[..., :-1], values, precision=HIGHEST)
-    mixed = mixed + weights[..., -1:] * past_value[:, None, :]
+    mixed = _mix(attention, weights, x) + past_weight * past_value[:, None, :]
+    if attention.kind == "dp" or (attention.kind == "dp-free" and attention.window != "infinite"):
+        total = weights.sum(axis=-1, keepdims=True) + past_weight
+        mixed = mixed / jnp.where(total > 0, total, 1)
     output = jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
     return output, past_output(attention, past, past_value)
+
+
+def _log_whole_mass(attention: Attention) -> jax.Array:
+    """log Σ_{s≥0} e^{pφ(s)} or e^{b(s)}, (H,)."""
+    if attention.table is not None:
+        return logsumexp(attention.table, axis=1)
+    return log_past_mass(attention, jnp.full((1,), -1.0, attention.decay.dtype))[:, 0]
+
+
+def _before(attention: Attention, queries: jax.Array, past: jax.Array, first: int) -> jax.Array:
+    """The log-weight of everything before the array, (…, H, T, 1); −∞ if heads do not look there, or their tables end before."""
+    if attention.window != "infinite" or (attention.table is not None and attention.table.shape[1] <= first + 1):
+        return jnp.full((1, 1, 1), -jnp.inf, queries.dtype)
+    positions = jnp.arange(first, first + queries.shape[-2], dtype=queries.dtype)
+    return log_past_mass(attention, positions)[..., None] + _scores(attention, queries, past[None, :])
+
+
+def _mix(attention: Attention, weights: jax.Array, x: jax.Array) -> jax.Array:
+    """Σ_s w(t, s) W_V x_s, (…, H, T, dv), values or sums first: whichever takes fewer multiplications."""
+    dv, width = attention.value.shape[1:]
+    rows, length = weights.shape[-2:]
+    if rows * length * width + rows * width * dv < length * width * dv + rows * length * dv:
+        sums = jnp.einsum("...hts,...sd->...htd", weights, x, precision=HIGHEST)
+        return jnp.einsum("hvd,...htd->...htv", attention.value, sums, precision=HIGHEST)
+    values = jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
+    return jnp.einsum("...hts,...hsv->...htv", weights, values, precision=HIGHEST)
 
 
 def past_output(attention: Attention, past: jax.Array, past_value: jax.Array) -> jax.Array:

@@ -97,7 +97,8 @@ def _check_sizes(file: Any, pairs: Sequence[_Names]) -> None:
         raise InputError(f"the query and key arrays hold {total} numbers, more than {MAX_NUMBERS}; --layer chooses one pair")
 
 
-def _array(file: Any, name: str) -> np.ndarray:
+def read_array(file: Any, name: str) -> np.ndarray:
+    """An array of an open file in float64, which holds every smaller float type exactly."""
     kind = file.get_slice(name).get_dtype()
     if kind not in FLOATS:
         raise InputError(f"the array {name[:60]!r} is of type {kind}; weights are {', '.join(FLOATS)}")
@@ -118,12 +119,12 @@ def _split(array: np.ndarray, name: str, heads: int | None) -> np.ndarray:
 
 
 def _scores(file: Any, names: _Names, heads: int | None) -> Scores:
-    query, key = (_split(_array(file, name), name, heads) for name in (names.query, names.key))
+    query, key = (_split(read_array(file, name), name, heads) for name in (names.query, names.key))
     if query.shape != key.shape:
         raise InputError(f"{names.query[:60]!r} is {query.shape} and {names.key[:60]!r} is {key.shape}; queries and keys must agree")
     biases = []
     for name in (names.query_bias, names.key_bias):
-        bias = np.zeros(query.shape[:2]) if name is None else _array(file, name)
+        bias = np.zeros(query.shape[:2]) if name is None else read_array(file, name)
         if bias.shape not in (query.shape[:2], (query.shape[0] * query.shape[1],)):
             raise InputError(f"the bias {str(name)[:60]!r} has shape {bias.shape}, its weights {query.shape}")
         biases.append(bias.reshape(query.shape[:2]))

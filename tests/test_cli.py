@@ -21,6 +21,7 @@ RESTORE = [*BUILD, "--lags", "12", "--depth", "auto", "--dtype", "float32", "--r
 ADAPTIVE = ["build", "adaptive", "--out", "OUT", "--target"]
 KERNEL = ["build", "kernel", "--out", "OUT"]
 COUPLING = ["build", "coupling", "--out", "OUT"]
+IMPORT = ["import", "--out", "OUT"]
 BAD = [
     [*BUILD, "--lags", "0"],
     [*BUILD, "--lags", "2,2"],
@@ -228,6 +229,17 @@ BAD = [
     ["spectrum", "SCORES", "--input", "VECTORS", "--figure", "nowhere/f.png"],
     ["spectrum", "BUNDLE", "--input", "VECTORS", "--heads", "2"],
     ["spectrum", "BUNDLE", "--input", "VECTORS", "--layer", "7"],
+    [*IMPORT],
+    [*IMPORT, "WEIGHTS"],
+    ["import", "WEIGHTS", "CONFIG"],
+    ["import", "WEIGHTS", "CONFIG", "--out", "STRANGER"],
+    ["import", "WEIGHTS", "CONFIG", "--out", "nowhere/net"],
+    *([*IMPORT, weights, "CONFIG"] for weights in ("nowhere", "/dev/zero", "ROOT", "NAN", "SCORES", "SCORES_CUT", "SCORES_VAST")),
+    *([*IMPORT, f"WEIGHTS_{fault}", "CONFIG"] for fault in ("CUT", "NAN", "LONE", "NORM", "BIASED", "FLAT", "WHOLE", "MANY")),
+    *(
+        [*IMPORT, "WEIGHTS", config]
+        for config in ("nowhere.toml", "/dev/zero", "ROOT", "DEEP", "FIXED", "NAN", "CONFIG_KEY", "CONFIG_HEADS")
+    ),
     *(["experiment", "jl-fig-1", "--seeds", seeds] for seeds in ("0", "1", "-3", "33", "1e9", "nan")),
     *(["experiment", "jl-fig-1", "--steps", count] for count in ("0", "19", "-1", "1000000000", "2.5")),
     ["experiment", "jl-fig-1", "--figure", "nowhere/f.png"],
@@ -314,8 +326,21 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "scores": save(pair), "scores_cut": save(pair)[:-8], "scores_nan": save(pair | {"key": np.full((4, 3), np.nan)}),
         "scores_lone": save({"query": np.ones((4, 3))}), "scores_vast": len(vast).to_bytes(8, "little") + vast + bytes(8),
     }  # fmt: skip
+    state = {"embedding": np.ones((2, 1)), "layers.0.attention.decay": np.ones(1), "layers.0.attention.value": np.ones((1, 1, 2))}
+    state |= {"layers.0.attention.output": np.ones((1, 2, 1))}
+    state |= {"layers.0.feedforward.inner": np.ones((3, 2)), "layers.0.feedforward.outer": np.ones((1, 3))}
+    wrong = {
+        "nan": {"embedding": np.full((2, 1), np.nan)}, "norm": {"layers.0.norm.weight": np.ones(2)}, "flat": {"embedding": np.ones(2)},
+        "biased": {"layers.0.attention.value.bias": np.ones(1)}, "whole": {"embedding": np.ones((2, 1), np.int32)},
+        "many": {"layers.0.attention.decay": np.ones(2)},
+    }  # fmt: skip
+    scores |= {"weights": save(state), "weights_cut": save(state)[:-8], "weights_lone": save({"embedding": np.ones((2, 1))})}
+    scores |= {f"weights_{name}": save(state | change) for name, change in wrong.items()}
     for name, content in scores.items():
         (root / f"{name}.safetensors").write_bytes(content)
+    config = '[[layer]]\nkind = "dp-free"\nwindow = "infinite"\nrpe = "lin"\n'
+    for name, more in (("config", ""), ("config_key", "dropout = 0.1\n"), ("config_heads", "heads = 1000000000\n")):
+        (root / f"{name}.toml").write_text(config + more)
     for name, text in TARGETS.items():
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
     for name, text in COUPLINGS.items():
@@ -326,6 +351,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         **{name: root / f"{name}.toml" for name in TARGETS},
         **{name.upper(): root / f"{name}.toml" for name in COUPLINGS},
         **{name.upper(): root / f"{name}.safetensors" for name in scores}, "VECTORS": root / "vectors.npy",
+        **{name.upper(): root / f"{name}.toml" for name in ("config", "config_key", "config_heads")},
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",

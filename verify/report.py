@@ -361,6 +361,20 @@ def show_spectrum(result: dict[str, Any]) -> None:
         out.print(f"figure written to {result['figure']}", soft_wrap=True)
 
 
+def show_imported(result: dict[str, Any]) -> None:
+    """What was found in foreign weights, layer by layer."""
+    out, sizes = console(), result["sizes"]
+    rows = []
+    for index, layer in enumerate(result["structure"]):
+        counts = {kind: layer["rpe"].count(kind) for kind in dict.fromkeys(layer["rpe"])}
+        rows.append([index, layer["kind"], layer["window"], ", ".join(f"{count} {kind}" for kind, count in counts.items())])
+    out.print(table("", ["layer", "attention", "window", "heads"], rows))
+    out.print(f"{sizes['parameters']} weights in {result['dtype']}, model dimension {sizes['model_dim']}, at most {sizes['width']} neurons")
+    if result["target"] is None:
+        out.print("no target: the network runs and shows its spectra; compare and verify need a [target] in the TOML file", soft_wrap=True)
+    out.print(f"written to {result['out']}", soft_wrap=True)
+
+
 def _tail(found: dict[str, Any], dk: int) -> str:
     """Share of the energy that half of the head's dimensions would miss."""
     shares, half = found["tail_shares"], dk // 2
