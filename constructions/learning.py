@@ -24,10 +24,11 @@ from analyzer.adaptive import AdaptiveMemory
 from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory, KernelMemory, Target
-from constructions import reference, target_values
+from constructions import target_values
 from constructions.checkpoint import fingerprint
 from constructions.precision import MANTISSA, with_x64
 from constructions.recipes import Recipe, Shape, check_recipe, check_shape
+from constructions.reference import stream
 from constructions.target_values import ArrayMap, letters_of, token_dim
 from constructions.training import Report, Saved, Trained, fit, warm_cosine
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_float
@@ -175,20 +176,6 @@ def to_network(parameters: Transformer) -> Transformer:
 def outputs(network: Transformer, tokens: jax.Array, first: int = 0) -> jax.Array:
     """The last feed-forward network's outputs, (…, N − first, out), in one differentiable piece: the reference pass."""
     return stream(network, tokens, first)[-1]
-
-
-def stream(network: Transformer, tokens: jax.Array, first: int = 0) -> list[jax.Array]:
-    """The residual stream after every attention, then the outputs; the last layer at positions from `first` on only."""
-    x = jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=reference.HIGHEST) + network.bias
-    past, seen = jnp.asarray(network.bias), []
-    for index, layer in enumerate(network.layers):
-        last = index == len(network.layers) - 1
-        start = first if last else 0
-        attended, past_attended = reference.attend(layer.attention, x, past, start)
-        u, past_u = x[..., start:, :] + attended, past + past_attended
-        seen.append(u)
-        x, past = reference.feed(layer.feedforward, u, past_u, last)
-    return [*seen, x]
 
 
 def sampler(target: Target, recipe: Recipe, dtype: str) -> Callable[[jax.Array], jax.Array]:

@@ -202,26 +202,28 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
         return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))
 
 
-@jax.jit
-def _attended(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
-    change, past_change = attend(attention, x, past)
-    return x + change, past + past_change
+@partial(jax.jit, static_argnames="first")
+def _attended(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
+    change, past_change = attend(attention, x, past, first)
+    return x[..., first:, :] + change, past + past_change
 
 
 _fed = jax.jit(feed, static_argnames="last")
 
 
-def stream(network: Transformer, tokens: jax.Array) -> list[jax.Array]:
-    """The residual stream (…, N, D) after every attention, and last the outputs (…, N); compiled by half layers, also its derivatives."""
+def stream(network: Transformer, tokens: jax.Array, first: int = 0) -> list[jax.Array]:
+    """The residual stream (…, N, D) after every attention, and last the outputs (…, N, out), with their derivatives.
+
+    The last layer is evaluated at positions from `first` on only. Compiled by half layers, or with whatever is compiled around it.
+    """
+    x, past = _embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
     seen: list[jax.Array] = []
-
-    def step(_: int, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
-        between, past_between = _attended(layer.attention, x, past)
-        seen.append(between)
-        return _fed(layer.feedforward, between, past_between, last=last)
-
-    outputs = run_layers(network, tokens, step)
-    return [*seen, outputs]
+    for index, layer in enumerate(network.layers):
+        last = index == len(network.layers) - 1
+        x, past = _attended(layer.attention, x, past, first if last else 0)
+        seen.append(x)
+        x, past = _fed(layer.feedforward, x, past, last=last)
+    return [*seen, x]
 
 
 def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarray]:

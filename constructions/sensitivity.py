@@ -41,12 +41,12 @@ def network_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     if network.dtype == "exact":
         check = tokens[: min(len(tokens), 8)]  # cancellation is a matter of the weights: a few sequences show it
         with with_x64("float64"):
-            rounded = np.asarray(stream(floats, jnp.asarray(check))[-1][:, -1])
+            rounded = np.asarray(stream(floats, jnp.asarray(check))[-1][:, -1, 0])
         if not np.abs(rounded - run(network, check)[:, -1]).max() <= CANCELLED:
             raise Refusal("exact weights cancel in float64")
     total = np.zeros(tokens.shape[1:])
     with with_x64("float64"):
-        slope = jax.grad(lambda x: stream(floats, x)[-1][:, -1].sum())
+        slope = jax.grad(lambda x: stream(floats, x)[-1][:, -1, 0].sum())
         for part in batches(network, tokens):
             total += np.asarray(slope(jnp.asarray(part))).sum(axis=0)
     if not np.isfinite(total).all():

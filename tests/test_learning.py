@@ -20,12 +20,12 @@ from constructions.learning import (
     randomised,
     run_of,
     slot_values,
-    stream,
     to_network,
     to_parameters,
     train,
 )
 from constructions.recipes import Recipe, Shape, Stop
+from constructions.reference import stream
 from constructions.target_values import draw, values
 from constructions.thm_3_1 import build
 from constructions.training import fit, resumed
