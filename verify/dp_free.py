@@ -450,16 +450,21 @@ class _Kernels:
         windows, weights, errors = [], [], np.zeros(len(functionals))
         with working_precision(self.layer.bits):
             # the memories' atoms are kernels of +m, functionals subtract memory·m
-            rows = arb_mat([[*map(arb, f.stream), *(-arb(w) for w in f.memory)] for f in functionals])
+            rows = [w for f in functionals for w in (*map(arb, f.stream), *(-arb(w) for w in f.memory))]
+            given = arb_mat(len(functionals), len(self.coordinates) + len(self.memories), rows)
             for column, atoms in enumerate(self.atoms):
-                entries = (rows * atoms).entries()
-                window = np.array([float(e) for e in entries]).reshape(len(functionals), -1)
+                entries = (given * atoms).entries()
+                window = np.array([float(e) for e in entries]).reshape(len(functionals), len(self.edges) - 1)
                 radii = np.array([float(e.rad()) for e in entries]).reshape(window.shape)
                 off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + 2.0**-1070
                 errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND)
                 windows.append(window)
                 gains = [[*self.layer.functional(f.stream, column)[1], *(-w for w in f.memory)] for f in functionals]
-                weights.append(np.array([[nearest(w) for w in row] for row in gains]))
+                weights.append(
+                    np.array([[nearest(w) for w in row] for row in gains]).reshape(
+                        len(functionals), len(self.layer.rpe) + len(self.memories)
+                    )
+                )
         return Table(np.concatenate(windows, axis=1), errors, np.concatenate(weights, axis=1), self.tails)
 
     def sizes(self, functionals: Sequence[Functional]) -> list[float]:
