@@ -156,6 +156,15 @@ def test_float_runs_stay_below_their_certificate(dtype: str) -> None:
     assert result.witness >= 0.94 * result.certified and result.rounding is not None and 0 < result.rounding < 1e-3
 
 
+def test_rounding_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-out that rounds by 1 and a stream that rounds by 1 in its second coordinate, whose slope in relu(head) is 1."""
+    network, target = one_head("lin", fmpq(1, 2)).map(lambda weights: to_float(weights, "float64")), FixedMemory((1,))
+    before = layer_error(network, target)
+    monkeypatch.setattr(dp_free, "evaluation_error", lambda *_: (arb(1), [arb(0), arb(1)]))
+    after = layer_error(network, target)
+    assert after.rounding == 2 and after.certified == pytest.approx(before.certified + 2, abs=1e-6)
+
+
 def linear_network(rng: np.random.Generator, rpe: list[str], dim: int, width: int = 4) -> Transformer:
     """Neurons in pairs a (relu(w·u + c) − relu(−w·u − c)), scaled differently, and a constant one."""
     network = random_network(rng, rpe, dim=dim, width=width, neurons=3).map(to_exact)
@@ -315,8 +324,10 @@ def one_head(kind: str, decay: fmpq) -> Transformer:
 
 
 @pytest.mark.parametrize("kind,decay", [("lin", fmpq(1, 8192)), ("log", fmpq(21, 20)), ("lin", fmpq(1, 100))])
-def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq) -> None:
+@pytest.mark.parametrize("common", [0, 12])
+def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """relu(head) against m1: the worst past is 1 but for the lag, over more tokens than anyone sums; the error is 2 − 2k(1)."""
+    monkeypatch.setattr(dp_free, "MAX_COMMON", common)
     p = nearest(decay)
     at_lag = math.exp(-p) * -math.expm1(-p) if kind == "lin" else 1 / zeta(p)
     result = layer_error(one_head(kind, decay), FixedMemory((1,)))
