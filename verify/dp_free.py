@@ -43,15 +43,18 @@ import time
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import jax
 import numpy as np
-from flint import arb, arb_mat, fmpq
+from flint import arb, arb_mat, ctx, fmpq
 
 from analyzer.curves import ROUND, Bends, Curve, Row, bends_of, curve
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, nearest, rational, upper, working_precision
-from analyzer.kernels import Kernel, Norm, l1_norm
+from analyzer.kernels import TAIL_BITS, TAIL_SHARE, Kernel, Norm, Powers, Taps, l1_norm
+from analyzer.memory_kernels import MemoryKernel
 from analyzer.profiles import Ridge
 from analyzer.targets import FixedMemory, KernelMemory
 from constructions import fast
@@ -61,6 +64,7 @@ from verify.rounding import evaluation_error
 from verify.thm_3_1 import FFN_BITS, MAX_WITNESS, constant_error
 
 LayerTarget = FixedMemory | KernelMemory
+NOT_COUNTED = "exact weights; rounding not counted"
 
 ENTRIES = 1 << 20
 """Values of heads computed for the window: coordinates times heads times tokens, about a second of ball arithmetic."""
@@ -118,29 +122,38 @@ class LayerError:
     seconds: float
 
 
-def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0) -> LayerError:
+def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0, length: int | None = None) -> LayerError:
     """Certify a network with one dp-free layer against a target; `seed` is that of the witness's random starts.
 
-    A float network whose rounding is refused is certified as the exact function of its weights, and the result says so.
+    A float network whose rounding is refused is certified as the exact function of its weights, and the result says so; so are networks
+    with a finite window, whose error is that at the last position of arrays of `length` tokens, tokens before them being zero for f.
     """
     start = time.perf_counter()
-    _check(network, target)
+    _check(network, target, length)
+    if length is not None:
+        exact = network.map(to_exact)
+        return _certify(_Problem(exact, target, _array_layer(exact, length)), seed, NOT_COUNTED, start)
     if network.dtype == "exact":
-        return _certify(network, target, seed, "exact", start)
+        return _certify(_Problem(network, target, fuse(network)), seed, "exact", start)
     try:
-        return _certify(network, target, seed, network.dtype, start)
+        return _certify(_Problem(network, target, fuse(network)), seed, network.dtype, start)
     except Refusal:
-        return _certify(network.map(to_exact), target, seed, "exact weights; rounding not counted", start)
+        exact = network.map(to_exact)
+        return _certify(_Problem(exact, target, fuse(exact)), seed, NOT_COUNTED, start)
 
 
-def _check(network: Transformer, target: LayerTarget) -> None:
+def _check(network: Transformer, target: LayerTarget, length: int | None) -> None:
     if len(network.layers) != 1:
         raise Refusal(f"this network has {len(network.layers)} layers; worst-case errors are certified for one dp-free layer")
     attention, ffn = network.layers[0].attention, network.layers[0].feedforward
     if attention.kind != "dp-free":
         raise Refusal(f"attention is {attention.kind}; worst-case errors are certified for dp-free attention")
-    if attention.window != "infinite":
-        raise Refusal(f"the window is {attention.window}; worst-case errors are certified for the infinite window")
+    if attention.window == "full":
+        raise Refusal("the window is full; worst-case errors are certified for infinite and finite windows")
+    if (attention.window == "finite") != (length is not None):
+        raise Refusal(f"the window is {attention.window}; give the length of the arrays for finite windows, and only for them")
+    if length is not None and not target.places[-1] < length <= LATEST:
+        raise Refusal(f"arrays of {length} tokens are not certified: the length exceeds lag {target.places[-1]} and is at most {LATEST}")
     if any(p != "none" for p in ffn.precision) or ffn.outer.shape[0] != 1:
         raise Refusal("the read-out is rounded or has several outputs; worst-case errors are certified for one real output")
     if network.dim != target.dim:
@@ -149,8 +162,7 @@ def _check(network: Transformer, target: LayerTarget) -> None:
         raise InputError("a weight of this network is not a finite number")
 
 
-def _certify(network: Transformer, target: LayerTarget, seed: int, arithmetic: str, start: float) -> LayerError:
-    problem = _Problem(network, target)
+def _certify(problem: "_Problem", seed: int, arithmetic: str, start: float) -> LayerError:
     rounding = problem.rounding()
     search = _Search(problem, seed)
     if problem.parts:
@@ -162,20 +174,74 @@ def _certify(network: Transformer, target: LayerTarget, seed: int, arithmetic: s
         norms = problem.norms(problem.base)
         certified, cells = abs(arb(problem.constant)) + sum((n.most for n in norms), arb(0)), 1
         witness, description = problem.measured(search.ascend(np.empty((0, 0))))
-        if network.dtype == "exact":
+        if problem.network.dtype == "exact":
             infinite = lower(abs(arb(problem.constant)) + sum((n.least for n in norms), arb(0)))
             if infinite > witness:
-                witness, description = infinite, "sign sequence of the error kernel, infinite past"
+                witness, description = infinite, "sign sequence of the error kernel, over all of the past"
     return LayerError(
         witness=max(0.0, witness),
         witness_input=description,
         certified=upper(certified + rounding),
-        rounding=None if arithmetic.endswith("not counted") else upper(rounding),
+        rounding=None if arithmetic == NOT_COUNTED else upper(rounding),
         arithmetic=arithmetic,
-        trivial=constant_error(target),
+        trivial=constant_error(problem.target),
         cells=cells,
         seconds=time.perf_counter() - start,
     )
+
+
+@dataclass(frozen=True)
+class ArrayLayer(FusedLayer):
+    """Heads whose softmax runs over the tokens of an array, seen from its last position: kernels end with the array, and so do memories."""
+
+    length: int
+
+    def lin(self, gains: list[fmpq]) -> list[Any]:
+        """All heads at once, whatever their type."""
+        used = [
+            (arb(g), _array_weights(kind, p, self.length, ctx.prec))
+            for g, kind, p in zip(gains, self.rpe, self.decays, strict=True)
+            if g != 0
+        ]
+        return [Taps(tuple(sum((g * weights[s] for g, weights in used), arb(0)) for s in range(self.length)))] if used else []
+
+    def log(self, gains: list[fmpq]) -> list[Any]:
+        return []
+
+    def kernel(
+        self,
+        row: Sequence[fmpq],
+        column: int,
+        spikes: dict[int, fmpq] | None = None,
+        memories: dict[MemoryKernel, fmpq] | None = None,
+    ) -> Kernel:
+        whole = super().kernel(row, column, spikes)
+        cut = [Taps(tuple(-arb(w) * v for v in memory.values(0, self.length))) for memory, w in (memories or {}).items()]
+        return replace(whole, groups=(*whole.groups, *cut))
+
+
+@lru_cache(maxsize=256)
+def _array_weights(kind: str, decay: fmpq, length: int, bits: int) -> tuple[arb, ...]:
+    """softmax of p φ(s) over 0 ≤ s < length (lin, none) or 1 ≤ s < length (log)."""
+    with working_precision(bits):
+        if kind == "log":
+            raw = [arb(0), *(arb(s) ** -arb(decay) for s in range(1, length))]
+        else:
+            raw = [(-arb(decay) * s).exp() for s in range(length)]
+        mass = sum(raw, arb(0))
+        return tuple(w / mass for w in raw)
+
+
+def _array_layer(network: Transformer, length: int) -> ArrayLayer:
+    """The fused layer of an exact network with a finite window, for the last of `length` tokens."""
+    attention = network.layers[0].attention
+    decays = attention.decay
+    closed = np.array([fmpq(2)] * len(decays), dtype=object)  # any decay is summable over an array
+    known = ("lin",) * len(decays)
+    layer = fuse(
+        replace(network, layers=(replace(network.layers[0], attention=replace(attention, decay=closed, rpe=known, window="infinite")),))
+    )
+    return ArrayLayer(layer.embedding, layer.offset, layer.gains, decays, attention.rpe, None, length)
 
 
 @dataclass(frozen=True)
@@ -222,8 +288,8 @@ class Part:
 class _Problem:
     """E = constant + base + Σ parts, and the kernels of functionals."""
 
-    def __init__(self, network: Transformer, target: LayerTarget) -> None:
-        self.network, self.target, self.layer = network, target, fuse(network)
+    def __init__(self, network: Transformer, target: LayerTarget, layer: FusedLayer) -> None:
+        self.network, self.target, self.layer = network, target, layer
         readout, ffn = target.readout, network.layers[0].feedforward
         self.width, self.slots = self.layer.embedding.shape[0], readout.coordinates
         self.no_stream, self.no_memory = (fmpq(0),) * self.width, (fmpq(0),) * self.slots
@@ -373,20 +439,32 @@ class _Kernels:
         with working_precision(self.layer.bits):
             return [l1_norm(self.kernel(functional, column)) for column in range(self.target.dim)]
 
+    def affordable(self, functional: Functional) -> bool:
+        """Whether an ℓ¹ norm in ball arithmetic gains anything soon: slow powers that are no bank are summed over a million tokens, and
+        their tails bounded head by head all the same."""
+        with working_precision(TAIL_BITS):
+            groups = [g for c in range(self.target.dim) for g in self.kernel(functional, c).groups if isinstance(g, Powers)]
+            return all(g.is_slow() or g.tail(MAX_WITNESS) <= TAIL_SHARE * g.tail(1) for g in groups)
+
     def table(self, functionals: Sequence[Functional]) -> Table:
         windows, weights, errors = [], [], np.zeros(len(functionals))
         with working_precision(self.layer.bits):
             # the memories' atoms are kernels of +m, functionals subtract memory·m
-            rows = arb_mat([[*map(arb, f.stream), *(-arb(w) for w in f.memory)] for f in functionals])
+            rows = [w for f in functionals for w in (*map(arb, f.stream), *(-arb(w) for w in f.memory))]
+            given = arb_mat(len(functionals), len(self.coordinates) + len(self.memories), rows)
             for column, atoms in enumerate(self.atoms):
-                entries = (rows * atoms).entries()
-                window = np.array([float(e) for e in entries]).reshape(len(functionals), -1)
+                entries = (given * atoms).entries()
+                window = np.array([float(e) for e in entries]).reshape(len(functionals), len(self.edges) - 1)
                 radii = np.array([float(e.rad()) for e in entries]).reshape(window.shape)
                 off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + 2.0**-1070
                 errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND)
                 windows.append(window)
                 gains = [[*self.layer.functional(f.stream, column)[1], *(-w for w in f.memory)] for f in functionals]
-                weights.append(np.array([[nearest(w) for w in row] for row in gains]))
+                weights.append(
+                    np.array([[nearest(w) for w in row] for row in gains]).reshape(
+                        len(functionals), len(self.layer.rpe) + len(self.memories)
+                    )
+                )
         return Table(np.concatenate(windows, axis=1), errors, np.concatenate(weights, axis=1), self.tails)
 
     def sizes(self, functionals: Sequence[Functional]) -> list[float]:
@@ -394,7 +472,7 @@ class _Kernels:
         table = self.table(functionals)
         result = []
         for functional, size, tail in zip(functionals, table.sizes(), table.tail_sizes(), strict=True):
-            if self.exact_left > 0 and not tail <= size / 2:
+            if self.exact_left > 0 and not tail <= size / 2 and self.affordable(functional):
                 self.exact_left -= 1
                 size = np.fmin(size, upper(sum((n.most for n in self.norms(functional)), arb(0))))
             if not np.isfinite(size):
@@ -789,6 +867,8 @@ class _Cover:
                 total = Functional(self.problem.no_stream, self.problem.no_memory).plus(self.problem.base, rational(side))
                 for functional, slope in zip(self.functionals, slopes[row, : self.parts].tolist(), strict=True):
                     total = total.plus(functional, rational(slope))
+                if not self.kernels.affordable(total):
+                    continue
                 norm = sum((n.most for n in self.kernels.norms(total)), arb(0))
                 here = arb(side) * arb(self.problem.constant) + arb(float(bound.tops[row])) + norm
                 best = best.min(here.upper())
@@ -865,4 +945,6 @@ class _Search:
         """A sequence as an array in order of time, in numbers that every float type holds."""
         blocks = x.reshape(self.problem.target.dim, -1).T.astype(np.float32).astype(np.float64)
         recent = np.repeat(blocks, np.diff(self.problem.kernels.edges), axis=0)
+        if isinstance(self.problem.layer, ArrayLayer):
+            recent[self.problem.layer.length :] = 0
         return recent[::-1]
