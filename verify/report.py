@@ -672,6 +672,8 @@ def show_rnn_limits(result: dict[str, Any]) -> None:
 
 SHOWN_DECAYS = 6
 """Decays of a layer that a table lists; more are given by their ends."""
+VISIBLE = 0.005
+"""A figure ends where all kernels are below this share of the largest value: the width of a line."""
 SHOWN_LAYERS = 4
 """Layers that are listed one by one; of deeper networks the last ones are shown."""
 
@@ -796,6 +798,11 @@ def compare_figure(path: Path, result: dict[str, Any]) -> bool:
     for colour, n in enumerate(networks):
         if n["kernel"] is not None:
             kernels.plot(n["kernel"][0], "o-", markersize=3, linewidth=1, color=f"C{colour}", label=n["name"])
+    curves = [curve for curve in (result["target_kernel"], *(n["kernel"] for n in networks)) if curve is not None]
+    if curves:
+        largest = max(abs(v) for curve in curves for v in curve[0])
+        seen = max((s for curve in curves for s, v in enumerate(curve[0]) if abs(v) > VISIBLE * largest), default=0)
+        kernels.set_xlim(-0.5, max(seen, 4) + 1.5)
     kernels.set(title="effective kernel (sampled)", xlabel="s (tokens back)", ylabel="mean ∂y_t/∂x_(t-s), first coordinate")
     for key, marker, label in (("half_lives", "o", "half-life"), ("exponents", "x", "exponent")):
         points = [(place, v) for place, n in zip(places, networks, strict=True) for layer in n["decays"] for v in layer[key]]
