@@ -8,7 +8,8 @@ as `lemmaformer train` uses it, steps inside a scan; compilation is reported apa
 and masks precomputed, attention weights that do not depend on tokens computed once per step and not once per sequence, and the fused Adam.
 
 Every measurement is a process of its own, so that thread pools do not meet, and sides alternate; medians count. Both are given the same
-number of threads. With --cpu processor time is counted, which other work on the machine hardly changes. Exit code 1 if PyTorch is faster in some case.
+number of threads. With --cpu processor time is counted, which other work on the machine changes less.
+Exit code 1 if PyTorch is faster in some case.
 """
 
 import argparse
@@ -281,8 +282,9 @@ def main() -> None:
             f"compilation {compilation:.1f} s   gradients differ by {difference:.1g}",
             flush=True,
         )
+    clock = "processor time" if given.cpu else "wall time"
     print(
-        f"geometric mean of the ratios {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}, on {given.threads} threads{', processor time' if given.cpu else ''}"
+        f"geometric mean of the ratios {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}; {given.threads} threads, {clock}"
     )
     sys.exit(0 if min(ratios) >= 1 else 1)
 
