@@ -194,18 +194,24 @@ def _certify(problem: "_Problem", seed: int, arithmetic: str, start: float) -> L
 class ArrayLayer(FusedLayer):
     """Heads whose softmax runs over the tokens of an array, seen from its last position: kernels end with the array, and so do memories."""
 
-    length: int
+    length: int = 0
+    biases: tuple[Row, ...] = ()
+    """b_h(s) of table heads."""
 
     def lin(self, gains: list[fmpq]) -> list[Any]:
         """All heads at once, whatever their type."""
+        rows = self.biases or ((),) * len(gains)
         used = [
-            (arb(g), _array_weights(kind, p, self.length, ctx.prec))
-            for g, kind, p in zip(gains, self.rpe, self.decays, strict=True)
+            (arb(g), _array_weights(kind, p, row, self.length, ctx.prec))
+            for g, kind, p, row in zip(gains, self.rpe, self.decays, rows, strict=True)
             if g != 0
         ]
         return [Taps(tuple(sum((g * weights[s] for g, weights in used), arb(0)) for s in range(self.length)))] if used else []
 
     def log(self, gains: list[fmpq]) -> list[Any]:
+        return []
+
+    def table(self, gains: list[fmpq]) -> list[Any]:
         return []
 
     def kernel(
@@ -221,10 +227,13 @@ class ArrayLayer(FusedLayer):
 
 
 @lru_cache(maxsize=256)
-def _array_weights(kind: str, decay: fmpq, length: int, bits: int) -> tuple[arb, ...]:
-    """softmax of p φ(s) over 0 ≤ s < length (lin, none) or 1 ≤ s < length (log)."""
+def _array_weights(kind: str, decay: fmpq, biases: Row, length: int, bits: int) -> tuple[arb, ...]:
+    """softmax of p φ(s) over 0 ≤ s < length (lin, none) or 1 ≤ s < length (log), or of the biases as far as they and the array go."""
     with working_precision(bits):
-        if kind == "log":
+        if kind == "table":
+            raw = [arb(b).exp() for b in biases[:length]]
+            raw += [arb(0)] * (length - len(raw))
+        elif kind == "log":
             raw = [arb(0), *(arb(s) ** -arb(decay) for s in range(1, length))]
         else:
             raw = [(-arb(decay) * s).exp() for s in range(length)]
@@ -237,11 +246,10 @@ def _array_layer(network: Transformer, length: int) -> ArrayLayer:
     attention = network.layers[0].attention
     decays = attention.decay
     closed = np.array([fmpq(2)] * len(decays), dtype=object)  # any decay is summable over an array
-    known = ("lin",) * len(decays)
-    layer = fuse(
-        replace(network, layers=(replace(network.layers[0], attention=replace(attention, decay=closed, rpe=known, window="infinite")),))
-    )
-    return ArrayLayer(layer.embedding, layer.offset, layer.gains, decays, attention.rpe, None, length)
+    summable = replace(attention, decay=closed, rpe=("lin",) * len(decays), window="infinite", table=None)
+    layer = fuse(replace(network, layers=(replace(network.layers[0], attention=summable),)))
+    biases = () if attention.table is None else tuple(map(tuple, attention.table))
+    return ArrayLayer(layer.embedding, layer.offset, layer.gains, decays, attention.rpe, None, length=length, biases=biases)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The chain of a network that no theorem built: trained here, or imported.
 
 For one dp-free layer over the infinite past and a target of fixed or kernel memories the worst case is certified (`verify.dp_free`), from
-whatever weights there are. No theorem promises anything for such a network, so its bound is the certified error itself: what its card
+whatever weights there are; with a finite window, at the last of as many tokens as it was trained on. No theorem promises anything for such a network, so its bound is the certified error itself: what its card
 claims, it must reach again.
 
 For all other networks nothing is certified: certified and bound are infinite (null in JSON), and the witness is the largest error among
@@ -50,7 +50,8 @@ def verify_learnt(network: Transformer, target: Target, length: int | None = Non
     if not isinstance(target, FixedMemory | KernelMemory):
         return _measured(network, target, f"no certificate is known for trained networks on {_kind(target)} targets", length, seed, common)
     try:
-        found = layer_error(network, target, seed=seed)
+        finite = network.layers[0].attention.window == "finite"
+        found = layer_error(network, target, seed=seed, length=length if finite else None)
     except Refusal as refusal:
         return _measured(network, target, str(refusal), length, seed, common)
     return Certificate(
