@@ -78,9 +78,14 @@ def outputs(network: Transformer, recent: np.ndarray) -> np.ndarray:
     decay, value, output, embedding, bias, inner, shift, outer = (to_float(to_exact(a), "float64") for a in arrays)
     ages = np.arange(recent.shape[1])
     stream = recent[:, 0] @ embedding.T + bias
-    for p, kind, v, o in zip(decay, attention.rpe, value, output, strict=True):
-        powers = np.concatenate([[0.0], ages[1:] ** -p]) / zeta(p)
-        kernel = np.exp(-p * ages) * (1 - math.exp(-p)) if kind == "lin" else powers
+    for h, (p, kind, v, o) in enumerate(zip(decay, attention.rpe, value, output, strict=True)):
+        if kind == "table":
+            biases = np.exp(to_float(to_exact(attention.table[h]), "float64"))
+            kernel = np.concatenate([biases / biases.sum(), np.zeros(len(ages))])[: len(ages)]
+        elif kind == "lin":
+            kernel = np.exp(-p * ages) * (1 - math.exp(-p))
+        else:
+            kernel = np.concatenate([[0.0], ages[1:] ** -p]) / zeta(p)
         stream = stream + (np.einsum("s,bsd->bd", kernel, recent) @ embedding.T + bias) @ (o @ v).T
     return np.maximum(stream @ inner.T + shift, 0) @ outer[0]
 
@@ -115,7 +120,7 @@ def holds(result: LayerError, error: float) -> bool:
 def problems(draw: st.DrawFn) -> tuple[Transformer, FixedMemory | KernelMemory, int]:
     target = draw(st.sampled_from(TARGETS))
     seed = draw(st.integers(0, 2**32 - 1))
-    rpe = draw(st.sampled_from([["lin", "lin", "lin"], ["log", "log"], ["lin", "log"]]))
+    rpe = draw(st.sampled_from([["lin", "lin", "lin"], ["log", "log"], ["lin", "log"], ["table", "table"]]))
     dtype = draw(st.sampled_from(["exact", "exact", "exact", "float32", "float64"]))
     rng = np.random.default_rng(seed)
     width, neurons = draw(st.sampled_from([(1, 3), (3, 8), (6, 20)])) if dtype == "exact" else (3, 8)
@@ -180,7 +185,7 @@ def linear_network(rng: np.random.Generator, rpe: list[str], dim: int, width: in
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("rpe", [["lin", "lin", "lin"], ["log", "log"], ["lin", "log"]])
+@pytest.mark.parametrize("rpe", [["lin", "lin", "lin"], ["log", "log"], ["lin", "log"], ["table", "table"]])
 @pytest.mark.parametrize("target", [FixedMemory((2, 5), 1, "m1 - 2*m2 + 0.25"), FixedMemory((3,), 2), KernelMemory(("exp(-s/3)",), 1)])
 def test_linear_networks_are_certified_exactly(target: FixedMemory | KernelMemory, rpe: list[str], seed: int) -> None:
     """certified is |constant| + ‖κ‖₁, summed here from the definition."""
@@ -352,12 +357,14 @@ def test_what_a_memory_holds_beyond_the_window_counts() -> None:
 
 
 @pytest.mark.parametrize("target", [TARGETS[0], TARGETS[3], TARGETS[6]])
-@pytest.mark.parametrize("rpe,length", [(["lin", "lin"], 9), (["log", "lin"], 9), (["log", "none"], 140)])
+@pytest.mark.parametrize(
+    "rpe,length", [(["lin", "lin"], 9), (["log", "lin"], 9), (["log", "none"], 140), (["table"] * 2, 5), (["table"] * 2, 20)]
+)
 def test_finite_windows(rpe: list[str], length: int, target: FixedMemory | KernelMemory) -> None:
     """The reference pass on arrays of that length, among them log heads that no infinite window could hold, and a bias."""
     rng = np.random.default_rng(length)
     network = random_network(rng, rpe, window="finite", dim=target.dim)
-    network.layers[0].attention.decay[:] = np.where(np.array(rpe) == "none", 0.0, 0.5)
+    network.layers[0].attention.decay[:] = np.where(np.isin(rpe, ["none", "table"]), 0.0, 0.5)
     result = layer_error(network, target, length=length)
     recent = rng.choice([-1.0, 1.0, 0.3], (1000, length, target.dim))
     error = np.abs(reference.forward(network, recent[:, ::-1])[:, -1] - wanted(target, recent))

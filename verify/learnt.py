@@ -1,8 +1,8 @@
 """The chain of a network that no theorem built: trained here, or imported.
 
 For one dp-free layer over the infinite past and a target of fixed or kernel memories the worst case is certified (`verify.dp_free`), from
-whatever weights there are; with a finite window, at the last of as many tokens as it was trained on. No theorem promises anything for such a network, so its bound is the certified error itself: what its card
-claims, it must reach again.
+whatever weights there are; with a finite window, at the last of as many tokens as it was trained on. No theorem promises anything for such
+a network, so its bound is the certified error itself: what its card claims, it must reach again.
 
 For all other networks nothing is certified: certified and bound are infinite (null in JSON), and the witness is the largest error among
 seeded random sequences and their sign versions, at the last position, where the target is evaluated in exact arithmetic.
