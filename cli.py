@@ -1637,12 +1637,22 @@ def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_j
 @experiment.command("arms")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="BUNDLE")
 @_of_recipe
+@click.option("--continued-rate", type=float, default=1e-5, show_default=True, help="Peak rate of the arm that starts from BUNDLE.")
 @click.option("--supervise", is_flag=True, help="A fourth arm, taught what the slots of the stream hold.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A new folder for the bundles of all arms.")
 @click.option("--figure", type=click.Path(path_type=Path), help="The comparison as a PNG file.")
 @_json
 @_quiet
-def arms_experiment(folder: Path, supervise: bool, out: Path, figure: Path | None, as_json: bool, quiet: bool, **options: Any) -> None:
+def arms_experiment(
+    folder: Path,
+    continued_rate: float,
+    supervise: bool,
+    out: Path,
+    figure: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """A constructed network (BUNDLE), one of its structure trained from random weights, and one trained from its own weights.
 
     Does training find, keep or leave the mechanism? The arms are written as bundles into --out and compared.
@@ -1658,6 +1668,8 @@ def arms_experiment(folder: Path, supervise: bool, out: Path, figure: Path | Non
     check_new_folder(out)
     if figure is not None:
         check_place(figure)
+    if not 0 < continued_rate < 1:
+        raise InputError(f"--continued-rate {continued_rate} lies between 0 and 1")
     if supervise and target.describe()["kind"] == "coupling":
         raise InputError("--supervise is for memories; a coupling has none")
     from constructions.bundle import load, write
@@ -1667,7 +1679,7 @@ def arms_experiment(folder: Path, supervise: bool, out: Path, figure: Path | Non
 
     constructed = load(files)
     with training(quiet or as_json) as report:
-        arms = train_arms(constructed, target, recipe, options["dtype"], supervise, report)
+        arms = train_arms(constructed, target, recipe, options["dtype"], continued_rate=continued_rate, supervise=supervise, report=report)
     with progress("comparing", quiet or as_json):
         result = compared(arms, target, recipe.seed, recipe.signs)
     with new_folder(out) as place:

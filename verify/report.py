@@ -87,14 +87,24 @@ def show_arms(result: dict[str, Any]) -> None:
         [
             row["arm"],
             row["steps"],
-            number(row["loss"]),
+            *(f"{row[key]:.3g}" for key in ("first_loss", "highest_loss", "loss")),
             number(row["moved"]),
             *(number(row["mechanism"][key]) for key in _FROM),
             row["mechanism"]["kind"],
         ]
         for row in result["arms"]
     ]
-    columns = ["arm", "steps", "loss", "weights moved", "kernel off the construction's", "off the target's", "mechanism"]
+    columns = [
+        "arm",
+        "steps",
+        "first loss",
+        "highest",
+        "last",
+        "weights moved",
+        "kernel off the construction's",
+        "off the target's",
+        "mechanism",
+    ]
     out.print(table("training (sampled; distances relative to the target's kernel)", columns, rows))
     out.print(result["sentence"], soft_wrap=True)
     out.print(f"written to {result['out']}", soft_wrap=True)
