@@ -216,6 +216,11 @@ BAD = [
     *(["experiment", "jl-fig-1", "--steps", count] for count in ("0", "19", "-1", "1000000000", "2.5")),
     ["experiment", "jl-fig-1", "--figure", "nowhere/f.png"],
     ["experiment", "jl-fig-9"],
+    ["experiment", "we-9z"],
+    *(["experiment", "we-2a", "--steps", count] for count in ("0", "19", "-1", "10000000", "nan")),
+    *(["experiment", "we-4a", "--seeds", seeds] for seeds in ("0", "-1", "33", "1.5")),
+    *(["experiment", "we-2b", "--seed", seed] for seed in ("-1", "99999999999999", "x")),
+    ["experiment", "we-4b", "--full", "--steps", "100"],
 ]
 MEMORY = '[[memory]]\nname = "m"\nlag = '
 TARGETS = {

@@ -16,6 +16,8 @@ What the print leaves open, and what we do:
 * **Slopes**: trained, p = e^θ, from half-lives spread between 1 and 1000 tokens (log: p from 4 to 1/4), or as a row says from ALiBi's
   2^{−8h/H} or all alike at 1; or kept at ALiBi's, which ALiBi does not train.
 * **ρ of 4b at t = 0**: t = 0 counts (x_1000 with weight 1), and there are rows without it; 4a starts at t = 1, where t^{−1/2} is finite.
+* **Start**: as `constructions.learning.initial`, but the outer weights of FFNs positive, as those of f* are: a single neuron with a
+  negative one would die.
 * **Sizes**: model dimension 8 with an FFN, 2 without; each head passes on one number, which for scalar tokens is no restriction.
 * **Rate**: warm-up and cosine, peak = travel/steps, so that shorter runs can move weights as far: travel 10 is AdamW's usual 1e-3 for
   10,000 steps; tables must climb further and have 20. Weight decay 1e-4, β₂ = 0.95: with 0.999 the first gradients of 4b, a thousand
@@ -23,11 +25,11 @@ What the print leaves open, and what we do:
 
 Not a blind test: travel, β₂, weight decay and the short lags were chosen while looking at these errors, the rules of agreement before.
 
-Networks without an FFN are linear in the tokens, ŷ = Σ_s κ(s) x_{t−s}, and for independent tokens of variance v the expected loss
-is exactly v‖κ − ρ‖². Rows called *exact* train on that, in float32, and report it from the trained weights in float64: batches of any size have
-this mean, and it shows 1e-7 where their noise would not. Rows called *sampled* train on fresh batches and report the mean square over
-held-out sequences. Rows called *fitted* are not trained: the best weights for given slopes by least squares, as a network of ours.
-Attention of dp-free layers is linear too, so a batch costs one product of the tokens with the kernels of the stream.
+Networks without an FFN are linear in the tokens, ŷ = Σ_s κ(s) x_{t−s}, and for independent tokens of variance v the expected loss is
+exactly v‖κ − ρ‖². Rows called *exact* train on that, in float32, and report it from the trained weights in float64: it is the mean of
+batches of any size, and shows 1e-7 where their noise would not. Rows called *sampled* train on fresh batches and report the mean
+square over held-out sequences. Rows called *fitted* are not trained: the best weights for given slopes by least squares, as a network of
+ours. Attention of dp-free layers is linear too, so a batch costs one product of the tokens with the kernels of the stream.
 """
 
 import time
@@ -280,6 +282,10 @@ def alibi_slopes(heads: int) -> np.ndarray:
 
 def start_of(arm: Arm, seed: int, length: int) -> Transformer:
     network = initial(arm.shape, 1, seed, length)
+    if arm.task.kernel is None:
+        layer = network.layers[0]
+        positive = replace(layer.feedforward, outer=np.abs(layer.feedforward.outer))
+        network = replace(network, layers=(replace(layer, feedforward=positive),))
     if arm.start == "spread":
         return network
     slopes = alibi_slopes(arm.shape.heads) if arm.start == "alibi" else np.ones(arm.shape.heads)
@@ -444,7 +450,7 @@ def _three_tokens(protocol: Protocol) -> Plan:
 
 def _one_token(protocol: Protocol) -> Plan:
     """2a."""
-    heads, width, few = protocol.heads, protocol.width, 4
+    heads, width, few = protocol.heads, protocol.width, 1
     far, near = Task("x_99", "uniform", distances(protocol)[2:]), Task("lag 1", "uniform", (1,))
 
     def arm(rpe: str, count: int, m: int, task: Task, published: float | None = None, core: bool = False) -> Arm:
@@ -494,7 +500,8 @@ def _sum_of_three(protocol: Protocol) -> Plan:
 
     arms, claims = [], []
     for rpe, task in (("table", far), ("lin", far), ("log", far), ("lin", middle), ("log", middle), ("lin", near), ("log", near)):
-        one, many = arm(rpe, 1, task, 1.16, task is not middle), arm(rpe, heads, task, 1e-6, task is not middle)
+        told = (rpe, task) in (("table", far), ("lin", near))
+        one, many = arm(rpe, 1, task, 1.16, told), arm(rpe, heads, task, 1e-6, told or (rpe, task) == ("lin", far))
         arms += [one, many]
         label = f"{rpe}, {task.name}"
         claims += [Claim(f"one head fails ({label})", one.name, FAILS), Claim(f"{heads} heads suffice ({label})", many.name, SUFFICES)]
@@ -663,7 +670,8 @@ def _on_heads(rows: dict[str, Row]) -> Iterator[str]:
         first, last, few, many = fits[0], fits[-1], min(runs, key=lambda r: r.heads), max(runs, key=lambda r: r.heads)
         yield (
             f"lags 1, 2, 3 are within reach of slopes: with fitted weights H = {first.heads} to {last.heads} takes the error from "
-            f"{first.error:.2g} to {last.error:.2g}, training takes it from {few.error:.2g} (H = {few.heads}) to {many.error:.2g} (H = {many.heads})"
+            f"{first.error:.2g} to {last.error:.2g}, training "
+            f"takes it from {few.error:.2g} (H = {few.heads}) to {many.error:.2g} (H = {many.heads})"
         )
 
 
