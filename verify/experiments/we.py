@@ -465,11 +465,9 @@ def _one_token(protocol: Protocol) -> Plan:
 
     arms, claims = [], []
     for rpe, task in (("table", far), ("lin", near)):
-        least, most, more = (
-            arm(rpe, 1, few, task, 0.49, True),
-            arm(rpe, 1, width, task, 0.002, True),
-            arm(rpe, heads, few, task, None, True),
-        )
+        core = rpe == "table"
+        least, most = arm(rpe, 1, few, task, 0.49, core), arm(rpe, 1, width, task, 0.002, core)
+        more = arm(rpe, heads, few, task, None, core)
         arms += [least, arm(rpe, 1, 16, task), most, more]
         label = f"{rpe}, {task.name}"
         claims += [
@@ -500,8 +498,8 @@ def _sum_of_three(protocol: Protocol) -> Plan:
 
     arms, claims = [], []
     for rpe, task in (("table", far), ("lin", far), ("log", far), ("lin", middle), ("log", middle), ("lin", near), ("log", near)):
-        told = (rpe, task) in (("table", far), ("lin", near))
-        one, many = arm(rpe, 1, task, 1.16, told), arm(rpe, heads, task, 1e-6, told or (rpe, task) == ("lin", far))
+        core = (rpe, task) in (("table", far), ("lin", near))
+        one, many = arm(rpe, 1, task, 1.16, core), arm(rpe, heads, task, 1e-6, core or (rpe, task) == ("lin", far))
         arms += [one, many]
         label = f"{rpe}, {task.name}"
         claims += [Claim(f"one head fails ({label})", one.name, FAILS), Claim(f"{heads} heads suffice ({label})", many.name, SUFFICES)]
