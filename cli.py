@@ -1425,7 +1425,7 @@ def _jl_table(table: int, seeds: int | None, steps: int | None, full: bool, as_j
 
 _WE = {
     "we-1b": ("three ±1 tokens far back, through ridges", 2000, 2),
-    "we-2a": ("one token through ridges: neurons help, heads do not", 2000, 3),
+    "we-2a": ("one token through ridges: neurons help, heads do not", 3000, 3),
     "we-2b": ("the sum of three tokens: heads help, neurons do not; which positions can do it", 2000, 3),
     "we-3a": ("1b with and without dot products", 1000, 2),
     "we-4a": ("a kernel t^(-1/2): one log head against 64 lin heads", 10000, 3),

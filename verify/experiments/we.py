@@ -20,10 +20,10 @@ What the print leaves open, and what we do:
   negative one would die.
 * **Sizes**: model dimension 8 with an FFN, 2 without; each head passes on one number, which for scalar tokens is no restriction.
 * **Rate**: warm-up and cosine, peak = travel/steps, so that shorter runs can move weights as far: travel 10 is AdamW's usual 1e-3 for
-  10,000 steps; tables must climb further and have 20. Weight decay 1e-4, β₂ = 0.95: with 0.999 the first gradients of 4b, a thousand
-  times larger than the last ones, are remembered for too long and one lin head stops near 1e-5.
+  10,000 steps; tables must climb further and have 20, and 2a has half as much again. Weight decay 1e-4, β₂ = 0.95: with 0.999 the first
+  gradients of 4b, a thousand times larger than the last ones, are remembered for too long, and one lin head stops between 1e-6 and 1e-4.
 
-Not a blind test: travel, β₂, weight decay and the short lags were chosen while looking at these errors, the rules of agreement before.
+Not a blind test: travel, β₂, weight decay, starts, short lags and the rules of agreement were chosen while looking at such errors.
 
 Networks without an FFN are linear in the tokens, ŷ = Σ_s κ(s) x_{t−s}, and for independent tokens of variance v the expected loss is
 exactly v‖κ − ρ‖². Rows called *exact* train on that, in float32, and report it from the trained weights in float64: it is the mean of
@@ -92,13 +92,13 @@ class Protocol:
 
 DEFAULT = {
     "we-1b": Protocol(seeds=2),
-    "we-2a": Protocol(),
+    "we-2a": Protocol(steps=3000, travel=15.0, table_travel=30.0),
     "we-2b": Protocol(),
     "we-3a": Protocol(steps=1000, seeds=2, heads=8, width=64, batch=32),
     "we-4a": Protocol(steps=10_000),
     "we-4b": Protocol(steps=10_000),
 }
-FULL = {name: Protocol(steps=10_000, seeds=5) for name in DEFAULT}
+FULL = {name: replace(short, steps=10_000, seeds=5, heads=32, width=256, batch=64) for name, short in DEFAULT.items()}
 """The published iterations and sizes; experiments without batches can afford the iterations by default."""
 
 
@@ -477,7 +477,6 @@ def _one_token(protocol: Protocol) -> Plan:
         ]
     slow = arm("lin", heads, width, far)
     arms += [slow, arm("table", 1, width, replace(far, name="x_99, a nearly even draw", draw=EVEN))]
-    arms.append(arm("table", 1, few, replace(far, name="x_99, tokens ±1", law="signs")))
     return arms, [], [*claims, Claim("many neurons suffice (lin, x_99)", slow.name, SUFFICES)]
 
 
@@ -498,8 +497,8 @@ def _sum_of_three(protocol: Protocol) -> Plan:
 
     arms, claims = [], []
     for rpe, task in (("table", far), ("lin", far), ("log", far), ("lin", middle), ("log", middle), ("lin", near), ("log", near)):
-        core = (rpe, task) in (("table", far), ("lin", near))
-        one, many = arm(rpe, 1, task, 1.16, core), arm(rpe, heads, task, 1e-6, core or (rpe, task) == ("lin", far))
+        one = arm(rpe, 1, task, 1.16, (rpe, task) == ("table", far))
+        many = arm(rpe, heads, task, 1e-6, (rpe, task) == ("lin", far))
         arms += [one, many]
         label = f"{rpe}, {task.name}"
         claims += [Claim(f"one head fails ({label})", one.name, FAILS), Claim(f"{heads} heads suffice ({label})", many.name, SUFFICES)]
@@ -647,8 +646,6 @@ def _on_neurons(rows: dict[str, Row]) -> Iterator[str]:
     for row in rows.values():
         if row.target.endswith("even draw"):
             yield f"with weights w_k that nearly cancel, m = {row.width} leaves {_share(row)} of the variance: flat heads do not find x_99"
-        if row.target.endswith("±1"):
-            yield f"with ±1 tokens f* is affine in x_99, and m = {row.width} leaves {_share(row)} of the variance"
         if row.rpe == "lin" and row.target == "x_99":
             yield f"{row.heads} slopes leave {_share(row)} of the variance at the published position, whatever m"
 
