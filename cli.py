@@ -1696,6 +1696,52 @@ def arms_experiment(
         sys.exit(1)
 
 
+_WE = {
+    "we-1b": ("three ±1 tokens far back, through ridges", 2000, 2),
+    "we-2a": ("one token through ridges: neurons help, heads do not", 3000, 3),
+    "we-2b": ("the sum of three tokens: heads help, neurons do not; which positions can do it", 2000, 3),
+    "we-3a": ("1b with and without dot products", 1000, 2),
+    "we-4a": ("a kernel t^(-1/2): one log head against 64 lin heads", 10000, 3),
+    "we-4b": ("a kernel e^(-5t): one lin head against 64 log heads", 10000, 3),
+}
+"""What it is, and the steps and seeds that are the default; --full has 10000 and 5."""
+
+
+def _we_command(name: str, subject: str, steps_default: int, seeds_default: int) -> None:
+    """`experiment we-…`."""
+
+    @experiment.command(name, help=f"Wang & E, experiment {name[3:]}: {subject}.")
+    @click.option("--seeds", type=int, help=f"Runs per row.  [default: {seeds_default}; 5 with --full]")
+    @click.option("--steps", type=int, help=f"Training steps.  [default: {steps_default}; 10000 with --full]")
+    @click.option("--seed", type=int, default=0, show_default=True, help="The first seed.")
+    @click.option("--full", is_flag=True, help="The published iterations and sizes, more seeds.")
+    @_json
+    @_quiet
+    def command(seeds: int | None, steps: int | None, seed: int, full: bool, as_json: bool, quiet: bool) -> None:
+        _check_training(seeds, steps, 1)
+        if full and (seeds is not None or steps is not None):
+            raise InputError("--full sets seeds and steps; give one or the other")
+        if not 0 <= seed < 2**31:
+            raise InputError(f"--seed {seed} is out of range; give 0 to {2**31 - 1}")
+        from dataclasses import replace
+
+        from verify.experiments import we
+        from verify.report import show_we, training
+
+        protocol = (we.FULL if full else we.DEFAULT)[name]
+        protocol = replace(protocol, seeds=seeds or protocol.seeds, steps=steps or protocol.steps, seed=seed)
+        with training(quiet or as_json) as report:
+            result = we.run(name, protocol, report)
+        if as_json:
+            _emit(result.as_dict())
+        else:
+            show_we(result.as_dict())
+
+
+for _name, _about in _WE.items():
+    _we_command(_name, *_about)
+
+
 @experiment.command("jl-fig-1")
 @click.option("--seeds", type=int, default=6, show_default=True, help="Runs for every head dimension.")
 @click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")

@@ -258,7 +258,7 @@ def optimiser(network: Transformer, recipe: Recipe) -> optax.GradientTransformat
     factors = trainable(network)
     scaled = _on_decays(lambda a: a.decay * recipe.decay_rate, factors)
     pulled = jax.tree.map(bool, _on_decays(lambda a: 0.0, factors))
-    rule = optax.adamw(warm_cosine(recipe.rate, recipe.steps), weight_decay=recipe.weight_decay, mask=pulled)
+    rule = optax.adamw(warm_cosine(recipe.rate, recipe.steps), b2=recipe.memory, weight_decay=recipe.weight_decay, mask=pulled)
     return optax.chain(rule, optax.stateless(lambda updates, _: jax.tree.map(lambda u, f: u * f, updates, scaled)))
 
 

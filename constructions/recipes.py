@@ -79,6 +79,8 @@ class Recipe:
     decay_rate: float = 1.0
     """Factor of the rate for the decays' θ."""
     weight_decay: float = 0.0
+    memory: float = 0.999
+    """Adam's β₂: how long squared gradients are remembered, 1/(1 − β₂) steps."""
     seed: int = 0
     signs: bool = False
     supervise: float = 0.0

@@ -274,6 +274,11 @@ BAD = [
     ["train", "--lags", "2", "--rpe", "none", "--out", "OUT"],
     ["train", "--lags", "2", "--window", "full", "--out", "OUT"],
     ["train", "--lags", "2", "--model-dim", "-4", "--out", "OUT"],
+    ["experiment", "we-9z"],
+    *(["experiment", "we-2a", "--steps", count] for count in ("0", "19", "-1", "10000000", "nan")),
+    *(["experiment", "we-4a", "--seeds", seeds] for seeds in ("0", "-1", "33", "1.5")),
+    *(["experiment", "we-2b", "--seed", seed] for seed in ("-1", "99999999999999", "x")),
+    ["experiment", "we-4b", "--full", "--steps", "100"],
 ]
 MEMORY = '[[memory]]\nname = "m"\nlag = '
 TARGETS = {

@@ -263,6 +263,24 @@ def show_jl_table(result: dict[str, Any]) -> None:
     out.print(f"took {result['seconds']:.0f} s")
 
 
+def show_we(result: dict[str, Any]) -> None:
+    """A regression experiment of [WE]: rows beside the published numbers, what the print claims, and what the numbers say."""
+    out, protocol = console(), result["protocol"]
+    rows = []
+    for row in result["rows"]:
+        spread = "-" if row["seeds"] == 1 else f"{row['mse_least']:.2g} … {row['mse_most']:.2g}"
+        published = "-" if row["published"] is None else f"{row['published']:.3g}"
+        rows.append([row["name"], row["how"], f"{row['mse']:.3g}", spread, f"{row['mse'] / row['variance']:.2g}", published])
+    title = f"{result['experiment']}: mean square errors, median of {protocol['seeds']} seeds, {protocol['steps']} steps"
+    out.print(table(title, ["", "how", "error", "from … to", "of variance", "published"], rows))
+    claims = [[c["claim"], c["measure"], f"{c['value']:.3g}", "yes" if c["agrees"] else "no"] for c in result["claims"]]
+    out.print(table("what the print says", ["", "measure", "ours", "agrees"], claims))
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    out.print("exact: v‖κ − ρ‖² of the trained weights; sampled: held-out sequences; fitted: least squares, not trained")
+    out.print(f"took {result['seconds']:.0f} s")
+
+
 def show_dp_free(result: dict[str, Any]) -> None:
     """prop-4.2 in four inputs and two numbers."""
     out, dp = console(), result["dp"]
