@@ -2,10 +2,11 @@
 
 One dp-free layer. The network is linear (the read-out is u_0), so for independent tokens of variance v its mean square error is
 v‖κ − 1_T‖₂², κ its kernel. That population loss ("square") or ‖κ − 1_T‖₁, the worst case itself ("worst"), cut off after `WINDOW`
-places, is minimised by Adam in float32: no batch, no noise. Runs differ in heads (T − 1, T, 2T + 2), loss, rate and seed; further runs start
-at a bank that is nearly the best for float32 (`verify.limits.lag_limit`) and go on at a small rate. What is judged is the stored float32 network: its worst-case error e = ‖κ − 1_T‖₁, enclosed with the infinite tail.
-lin and table heads count with the rounded constants that the executor runs with; log heads count with their ideal kernels s^{−p}/ζ(p), p the
-stored decay, because slow ones run by FFT. The rounding of evaluation is not part of e.
+places, is minimised by Adam in float32: no batch, no noise. Runs differ in heads (T − 1, T, 2T + 2), loss, rate and seed; further runs
+start at a bank that is nearly the best for float32 (`verify.limits.lag_limit`) and go on at a small rate. What is judged is the stored
+float32 network: its worst-case error e = ‖κ − 1_T‖₁, enclosed with the infinite tail. lin and table heads count with the rounded constants
+that the executor runs with; log heads count with their ideal kernels s^{−p}/ζ(p), p the stored decay, because slow ones run by FFT. The
+rounding of evaluation is not part of e; it is bounded apart, for lin and table heads.
 
 Lower bounds that hold for that layer, whatever training did:
 
@@ -51,25 +52,28 @@ from constructions.learning import Recipe, Shape
 from constructions.training import Progress, fit_ensemble
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact
 from verify import limits
+from verify.experiments import check_lags
 from verify.rounding import evaluation_error
 
 ID = "horizon"
 UNIT_32 = UNIT["float32"]
-DECAY_BITS = 24
-MOST_LAGS = 16
-"""Three times the horizon of float32."""
+FLOAT32 = DECAY_BITS = 24
 WINDOW = 128
 """Places of the kernel in the loss: ten times the longest default lag."""
 PLANS = (("square", 1e-1), ("square", 1e-2), ("worst", 1e-1))
 """Loss and rate; smaller rates were further from the end after the same steps."""
-KEEPING = 1e-5
+KEEPING = 1e-6
 """Rate of the runs that start at the best bank: weights of 1e5 in float32 have a spacing of 0.008."""
-PRICES = (3, 4, 6, 8, 10, 12, 16, 20, 24, 28)
-"""w = 2^−b in (ii): from weights of size 8 to beyond float32."""
+PRICES = (4, 6, 8, 10, 12, 16, 20, FLOAT32, 28)
+"""b of w = 2^−b in (ii): from weights of size 16 to beyond float32."""
 DEPTHS = (2, 3, 4)
-DEEP_PLANS = (("square", 1e-1), ("square", 1e-2))
+DEEP_PLANS = (("square", 3e-2),)
+DEEP_SEEDS = 1
+"""Deep networks cost many times a layer; one run each."""
 TABLE_HEADS = 2
 RELU_DEPTHS, RELU_HEADS, RELU_DIM, RELU_WIDTH, RELU_RATE, RELU_BATCH = (2, 4), 4, 8, 16, 1e-2, 16
+PLACES = (128, 512, 1024)
+"""Places of the kernel of several layers that are summed one by one before it is given up: products of series in balls take seconds."""
 TESTED = 1024
 """Fresh sequences that the errors of relu networks are sampled on."""
 LEARNT = 0.5
@@ -83,12 +87,7 @@ class Protocol:
 
     most: int = 12
     seeds: int = 2
-    steps: int = 3000
-
-
-def check_lags(most: int) -> None:
-    if not 1 <= most <= MOST_LAGS:
-        raise InputError(f"--lags {most} is out of range; give 1 to {MOST_LAGS}")
+    steps: int = 2000
 
 
 def head_kernels(attention: Attention, length: int) -> jax.Array:
@@ -143,7 +142,7 @@ def random_start(rpe: str, heads: int, padded: int, seed: int, longest: int, lay
     """
     shape = Shape(heads=heads, layers=layers, model_dim=layers + 1, rpe=rpe, reach=reach, readout="affine", width=1)
     network = learning.initial(shape, 1, seed, longest)
-    nothing = FeedForward(*(np.zeros(size, np.float32) for size in ((1, layers + 1), 1, (layers + 1, 1))))
+    nothing = FeedForward(np.zeros((1, layers + 1), np.float32), np.zeros(1, np.float32), np.zeros((layers + 1, 1), np.float32))
     stack = [
         Layer(_padded(layer.attention, padded), layer.feedforward if index == layers - 1 else nothing)
         for index, layer in enumerate(network.layers)
@@ -157,7 +156,7 @@ def _padded(attention: Attention, heads: int) -> Attention:
     def pad(leaf: np.ndarray, mode: Any = "constant") -> np.ndarray:
         return np.pad(leaf, ((0, more), *((0, 0),) * (leaf.ndim - 1)), mode=mode)
 
-    parts = {name: pad(getattr(attention, name)) for name in ("value", "output", "query", "key")}
+    parts: dict[str, Any] = {name: pad(getattr(attention, name)) for name in ("value", "output", "query", "key")}
     table = None if attention.table is None else pad(attention.table)
     return replace(attention, decay=pad(attention.decay, "edge"), rpe=attention.rpe[:1] * heads, table=table, **parts)
 
@@ -168,7 +167,7 @@ def without_silent_heads(network: Transformer) -> Transformer:
     for layer in network.layers:
         attention = layer.attention
         kept = [h for h in range(len(attention.rpe)) if np.any(attention.value[h]) or np.any(attention.output[h])]
-        parts = {name: np.asarray(getattr(attention, name))[kept] for name in ("decay", "value", "output", "query", "key")}
+        parts: dict[str, Any] = {name: np.asarray(getattr(attention, name))[kept] for name in ("decay", "value", "output", "query", "key")}
         table = None if attention.table is None else np.asarray(attention.table)[kept]
         layers.append(replace(layer, attention=replace(attention, rpe=attention.rpe[:1] * len(kept), table=table, **parts)))
     return replace(network, layers=tuple(layers))
@@ -248,10 +247,7 @@ def measured_deep(network: Transformer, lag: int) -> Measured:
     hold at most r^{−S} times that.
     """
     slowest = max(float(z) for layer in network.layers for z in head_constants(layer.attention)["ratio"])
-    if not slowest < 1 - 2.0**-10:
-        raise Refusal(f"a head with ratio {slowest:.6f} forgets too slowly for the kernel of several layers to be summed")
-    count = 64
-    while True:
+    for count in PLACES:
         with working_precision(256):
             kernel = [*stream_kernels(network, count)[0][0].coeffs()]
             kernel += [arb(0)] * (count - len(kernel))
@@ -260,7 +256,7 @@ def measured_deep(network: Transformer, lag: int) -> Measured:
             tail = _deep_tail(network, count, arb(slowest) ** (-arb(7) / 8))
         if tail <= TAIL_SHARE * seen:
             return Measured(lower(seen), upper(seen + tail), None)
-        count *= 2
+    raise Refusal(f"a head with ratio {slowest:.6f} forgets too slowly for the kernel of several layers to be summed")
 
 
 def _deep_tail(network: Transformer, start: int, growth: arb) -> arb:
@@ -286,7 +282,9 @@ def sequence(rpe: str, bits: int) -> Dual:
 
 @cache
 def least_budgeted(rpe: str, lag: int, bits: int) -> float:
-    """A certified lower bound of E_w(T), w = 2^−bits: by δ, for lin at its best place up to T (E_w grows with T there) and in closed form."""
+    """A certified lower bound of E_w(T), w = 2^−bits: by δ; for lin at its best place up to T, since E_w grows with T, and in closed form."""
+    if bits == FLOAT32:
+        return limits.lag_limit(rpe, lag, UNIT_32, DECAY_BITS).lower  # type: ignore[arg-type]
     unit, dual = fmpq(1, 2**bits), sequence(rpe, bits)
     places = range(1, lag + 1) if rpe == "lin" else (lag,)
     shown = max(lower(limits.shown_by(dual, place, unit, rpe)) for place in places)  # type: ignore[arg-type]
@@ -368,7 +366,20 @@ def judged(network: Transformer, lag: int, cell: Cell, kind: str, loss: str, rat
     rpe, found = network.layers[0].attention.rpe[0], measured(network, lag)
     bound = None if found.weights is None else layer_bound(rpe, len(network.layers[0].attention.rpe), lag, found.weights)
     return Run(
-        kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, found.most, found.least, bound, found.weights, rounding_of(network), before=before
+        kind,
+        rpe,
+        lag,
+        1,
+        cell.heads,
+        loss,
+        rate,
+        cell.seed,
+        found.most,
+        found.least,
+        bound,
+        found.weights,
+        rounding_of(network),
+        before=before,
     )
 
 
@@ -391,7 +402,7 @@ def one_layer(rpe: str, protocol: Protocol, report: Report | None = None) -> lis
     cells = [
         Cell(lag, heads, seed)
         for lag in range(1, protocol.most + 1)
-        for heads in ({lag - 1, lag, 2 * lag + 2} - {0})
+        for heads in sorted({lag - 1, lag, 2 * lag + 2} - {0})
         for seed in range(protocol.seeds)
     ]
     padded, runs = 2 * protocol.most + 2, []
@@ -435,18 +446,18 @@ def tables(protocol: Protocol, report: Report | None = None) -> list[Run]:
 
 
 def deep_linear(layers: int, protocol: Protocol, report: Report | None = None) -> list[Run]:
-    """L lin layers with nothing between them: fewer heads in all than the lag, and twice the lag at least."""
+    """L lin layers with nothing between them: fewer heads in all than the lag, and twice the lag at least; half the steps."""
     cells = [
         Cell(lag, heads, seed)
         for lag in range(1, protocol.most + 1)
-        for heads in ({-(-lag // layers) - 1, 2 * -(-lag // layers)} - {0})
-        for seed in range(protocol.seeds)
+        for heads in sorted({-(-lag // layers) - 1, 2 * -(-lag // layers)} - {0})
+        for seed in range(DEEP_SEEDS)
     ]
     padded, runs = 2 * -(-protocol.most // layers), []
     for loss, rate in DEEP_PLANS:
         starts = [random_start("lin", cell.heads, padded, cell.seed, cell.lag, layers) for cell in cells]
         told = None if report is None else partial(report, f"{layers} linear layers at {rate:g}")
-        networks = trained(starts, [cell.lag for cell in cells], loss, rate, protocol.steps, told)
+        networks = trained(starts, [cell.lag for cell in cells], loss, rate, max(1, protocol.steps // 2), told)
         for network, cell in zip(networks, cells, strict=True):
             try:
                 found = measured_deep(network, cell.lag)
@@ -471,9 +482,9 @@ def relu_loss(first: int, parameters: Transformer, batch: tuple[jax.Array, jax.A
 
 
 def deep_relu(layers: int, protocol: Protocol, report: Report | None = None) -> list[Run]:
-    """L lin layers with trained feed-forward networks between them and a relu read-out: sampled errors."""
-    most = protocol.most
-    cells = [Cell(lag, RELU_HEADS, seed) for lag in range(1, most + 1) for seed in range(protocol.seeds)]
+    """L lin layers with trained feed-forward networks between them and a relu read-out, lags up to 2L: sampled errors."""
+    most = min(protocol.most, 2 * layers)
+    cells = [Cell(lag, RELU_HEADS, seed) for lag in range(1, most + 1) for seed in range(DEEP_SEEDS)]
     shape = Shape(heads=RELU_HEADS, width=RELU_WIDTH, layers=layers, model_dim=RELU_DIM)
     starts = [learning.initial(shape, 1, cell.seed, cell.lag) for cell in cells]
     length = 2 * most + 8
@@ -568,3 +579,112 @@ def describe(found: Run) -> dict[str, Any]:
         "sampled": found.sampled,
         "error_before": found.before,
     }
+
+
+def best(runs: Iterable[Run]) -> Run | None:
+    """The run with the smallest error."""
+    return min(runs, key=lambda found: found.error, default=None)
+
+
+def summary(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], most: int) -> list[dict[str, Any]]:
+    """One row per type and lag: E_u beside the best layers with too few heads, with enough, and from the best bank."""
+    rows = []
+    for rpe in limit:
+        for lag in range(1, most + 1):
+            here = [found for found in runs if (found.rpe, found.lag, found.layers) == (rpe, lag, 1)]
+            few = best(found for found in here if found.kind == "random start" and found.heads < lag)
+            enough = best(found for found in here if found.kind == "random start" and found.heads >= lag)
+            built, after = (best(found for found in here if found.kind == kind) for kind in ("best bank", "best bank, trained on"))
+            parts = {"few_heads": few, "enough_heads": enough, "best_bank": built, "trained_on": after}
+            rows.append(
+                {"rpe": rpe, **limit[rpe][lag - 1]} | {name: None if found is None else describe(found) for name, found in parts.items()}
+            )
+    return rows
+
+
+def learnt(runs: Iterable[Run]) -> list[int]:
+    """Lags at which some run has an error below 1/2."""
+    return sorted({found.lag for found in runs if found.error < LEARNT})
+
+
+def findings(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], horizons: dict[str, int], most: int) -> list[str]:
+    """The answers, from the numbers at hand."""
+    slopes = [found for found in runs if found.layers == 1 and found.rpe in limit]
+    bounded = [found for found in runs if found.bound is not None]
+    wrong = [found for found in bounded if found.beats_its_bound]
+    few = best(found for found in slopes if found.heads < found.lag)
+    result = [
+        f"none of {len(bounded)} networks is below its certified lower bound"
+        if not wrong
+        else f"{len(wrong)} of {len(bounded)} networks are below a certified lower bound: that bound is wrong"
+    ]
+    if few is not None:
+        result.append(f"with fewer heads than the lag the smallest error is {few.error:.6g} (lag law: at least 1)")
+    for rpe, rows in limit.items():
+        result += _findings_of(rpe, [found for found in slopes if found.rpe == rpe], rows, horizons[rpe], most)
+    result += _depth_findings(runs, most)
+    free = [found for found in runs if found.rpe == "table"]
+    escaped = sorted({found.lag for found in free if found.error < limit["lin"][found.lag - 1]["lower"]})
+    largest = max(min(found.error for found in free if found.lag == lag) for lag in range(1, most + 1))
+    result.append(
+        f"{TABLE_HEADS} heads with a learnt bias per distance learn the lags {_spans(learnt(free))}, error at most {largest:.2g}: "
+        f"below E_u of lin heads at the lags {_spans(escaped)}, which does not speak of them"
+    )
+    return result
+
+
+def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]], horizon: int, most: int) -> list[str]:
+    """Beaten or not, where learning stops, what the weights explain, and whether the best bank is kept."""
+    started = [found for found in runs if found.kind == "random start"]
+    ratios = {found: found.error / rows[found.lag - 1]["lower"] for found in runs}
+    closest = min(started, key=ratios.__getitem__)
+    beaten = [found for found in started if ratios[found] < 1]
+    largest = max(found.weights or 0.0 for found in started)
+    lags = learnt(started)
+    missing = [lag for lag in range(1, horizon + 1) if lag not in lags]
+    result = [
+        f"{rpe}: from random weights E_u of float32 is "
+        + (f"beaten at the lags {_spans(sorted({found.lag for found in beaten}))}" if beaten else "never beaten")
+        + f"; the closest error is {ratios[closest]:.3g} E_u, at lag {closest.lag}",
+        f"{rpe}: training learns the lags {_spans(lags)}; float32 would allow {_spans(list(range(1, horizon + 1)))}"
+        + (f" of {most}" if horizon < most else ""),
+    ]
+    built = {found.lag: found for found in runs if found.kind == "best bank"}
+    if missing and missing[0] in built:
+        lag = missing[0]
+        heavy = max((found for found in started if found.lag == lag and found.heads >= lag), key=lambda found: found.weights or 0.0)
+        result.append(
+            f"{rpe}: weights explain it: at lag {lag} training reaches |c| + Σ|a| = {heavy.weights:.3g} at most, where no layer errs by "
+            f"less than {heavy.bound:.3g}; the best bank has {built[lag].weights:.3g} (largest of all trained layers: {largest:.3g})"
+        )
+    after = [found for found in runs if found.kind == "best bank, trained on"]
+    if after:
+        held = [found.lag for found in after if found.before is not None and found.error <= KEPT * found.before]
+        changes = ", ".join(f"{found.before:.2g} → {found.error:.2g}" for found in after)
+        result.append(f"{rpe}: training from the best bank keeps its error (within {KEPT - 1:.0%}) at the lags {_spans(held)}: {changes}")
+    return result
+
+
+KEPT = 1.1
+"""A bank counts as kept if its error grows by less than a tenth."""
+
+
+def _depth_findings(runs: Sequence[Run], most: int) -> list[str]:
+    result = []
+    for kind in ("linear layers", "relu layers"):
+        deep = [found for found in runs if found.kind == kind]
+        parts = [f"{layers}: {_spans(learnt(f for f in deep if f.layers == layers))}" for layers in sorted({f.layers for f in deep})]
+        note = " (sampled errors, lags up to 2L)" if kind == "relu layers" else f" (lags up to {most})"
+        result.append(f"lags learnt by L {kind}{note}: {'; '.join(parts)}")
+    return result
+
+
+def _spans(lags: Sequence[int]) -> str:
+    """1, 2, 3, 7 as 1-3, 7."""
+    parts: list[list[int]] = []
+    for lag in lags:
+        if parts and lag == parts[-1][-1] + 1:
+            parts[-1].append(lag)
+        else:
+            parts.append([lag])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts) or "none"
