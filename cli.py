@@ -1488,7 +1488,7 @@ def horizon_experiment(most: int, seeds: int, steps: int, figure: Path | None, a
 
 @experiment.command("we-lm")
 @click.option("--text", type=click.Path(path_type=Path), required=True, metavar="FILE", help="A UTF-8 text; its last tenth is held out.")
-@click.option("--steps", type=int, default=1000, show_default=True, help="Training steps of every run.")
+@click.option("--steps", type=int, default=600, show_default=True, help="Training steps of every run.")
 @click.option("--seeds", type=int, default=2, show_default=True, help="Runs per size.")
 @click.option("--length", type=int, default=64, show_default=True, help="Characters of a window.")
 @_json

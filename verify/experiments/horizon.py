@@ -282,7 +282,7 @@ def sequence(rpe: str, bits: int) -> Dual:
 
 @cache
 def least_budgeted(rpe: str, lag: int, bits: int) -> float:
-    """A certified lower bound of E_w(T), w = 2^−bits: by δ; for lin at its best place up to T, since E_w grows with T, and in closed form."""
+    """A certified lower bound of E_w(T), w = 2^−bits: by δ; for lin at its best place up to T (E_w grows with T), and in closed form."""
     if bits == FLOAT32:
         return limits.lag_limit(rpe, lag, UNIT_32, DECAY_BITS).lower  # type: ignore[arg-type]
     unit, dual = fmpq(1, 2**bits), sequence(rpe, bits)
