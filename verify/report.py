@@ -630,11 +630,11 @@ def show_lags(result: dict[str, Any]) -> None:
     rows = []
     for row in result["rows"]:
         few, enough, built, after = (row[name] for name in ("few_heads", "enough_heads", "best_bank", "trained_on"))
-        error, bound, weights = ("-",) * 3 if enough is None else (f"{enough[key]:.3g}" for key in ("error", "bound", "weights_l1"))
-        cells = ["-" if found is None else f"{found['error']:.3g}" for found in (few, built, after)]
+        error, bound, weights = ("-",) * 3 if enough is None else (f"{enough[key]:.2g}" for key in ("error", "bound", "weights_l1"))
+        cells = ["-" if found is None else f"{found['error']:.2g}" for found in (few, built, after)]
         rows.append([f"{row['rpe']} {row['lag']}", _enclosure_of(row), cells[0], error, bound, weights, *cells[1:]])
     columns = ["lag", "E_u", "H < T", "H ≥ T", "≥", "Σ|a|", "best bank", "trained on"]
-    title = f"y_t = x_(t-T), one dp-free layer, float32, {result['steps']} steps, best of {result['seeds']} seeds per row and rate"
+    title = f"y_t = x_(t-T), one dp-free layer, float32, {result['steps']} steps, smallest errors over heads, losses, rates and seeds"
     out.print(title, soft_wrap=True)
     out.print(table("", columns, rows))
     out.print("H < T: the lag law says at least 1; ≥: lower bound for that very layer, from its weights; trained on: from the best bank")
@@ -649,7 +649,7 @@ def show_lags(result: dict[str, Any]) -> None:
 
 
 def _enclosure_of(row: dict[str, Any]) -> str:
-    low, high = f"{row['lower']:.3g}", f"{row['upper']:.3g}"
+    low, high = f"{row['lower']:.2g}", f"{row['upper']:.2g}"
     return low if low == high else f"{low} … {high}"
 
 

@@ -64,8 +64,8 @@ PLANS = (("square", 1e-1), ("square", 1e-2), ("worst", 1e-1))
 """Loss and rate; smaller rates were further from the end after the same steps."""
 KEEPING = 1e-6
 """Rate of the runs that start at the best bank: weights of 1e5 in float32 have a spacing of 0.008."""
-PRICES = (4, 6, 8, 10, 12, 16, 20, FLOAT32, 28)
-"""b of w = 2^−b in (ii): from weights of size 16 to beyond float32."""
+PRICES = {"lin": (4, 6, 8, 12, 16, 20, FLOAT32), "log": (6, 8, 12, 16, 20, FLOAT32, 28)}
+"""b of w = 2^−b in (ii): from weights of size 16 to float32. At b = 28 the sequence for log heads is large at lag 6, where that for 24 is not."""
 DEPTHS = (2, 3, 4)
 DEEP_PLANS = (("square", 3e-2),)
 DEEP_SEEDS = 1
@@ -291,12 +291,12 @@ def least_budgeted(rpe: str, lag: int, bits: int) -> float:
     return max(shown, lower(best_pi_bound(lag, unit)[0])) if rpe == "lin" else shown
 
 
-def layer_bound(rpe: str, heads: int, lag: int, weights: float, unit_bits: Iterable[int] = PRICES) -> float:
+def layer_bound(rpe: str, heads: int, lag: int, weights: float) -> float:
     """(i) and (ii): what a layer of one type with so many heads and weights of size W cannot fall below."""
     if heads <= lag - 1:
         return 1.0
     with working_precision(64):
-        return max([0.0, *(lower(arb(least_budgeted(rpe, lag, b)) - arb(weights) / 2**b) for b in unit_bits)])
+        return max([0.0, *(lower(arb(least_budgeted(rpe, lag, b)) - arb(weights) / 2**b) for b in PRICES[rpe])])
 
 
 @dataclass(frozen=True)
@@ -551,7 +551,7 @@ def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
 def float32_limit(rpe: str, lag: int) -> dict[str, float]:
     """lower ≤ E_u(T) ≤ upper, u = 2^−24; sequences for smaller u are feasible for u too."""
     pair = limits.lag_limit(rpe, lag, UNIT_32, DECAY_BITS)  # type: ignore[arg-type]
-    finer = [least_budgeted(rpe, lag, bits) for bits in PRICES if fmpq(1, 2**bits) <= UNIT_32]
+    finer = [least_budgeted(rpe, lag, bits) for bits in PRICES[rpe] if bits >= FLOAT32]
     return {"lag": lag, "lower": max([pair.lower, *finer]), "upper": pair.upper}
 
 
@@ -627,8 +627,8 @@ def findings(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], hori
     escaped = sorted({found.lag for found in free if found.error < limit["lin"][found.lag - 1]["lower"]})
     largest = max(min(found.error for found in free if found.lag == lag) for lag in range(1, most + 1))
     result.append(
-        f"{TABLE_HEADS} heads with a learnt bias per distance learn the lags {_spans(learnt(free))}, error at most {largest:.2g}: "
-        f"below E_u of lin heads at the lags {_spans(escaped)}, which does not speak of them"
+        f"{TABLE_HEADS} heads with a learnt bias per distance learn {_spans(learnt(free))}, error at most {largest:.2g}: "
+        f"below E_u of lin heads at {_spans(escaped)}, which does not speak of them"
     )
     return result
 
@@ -644,9 +644,9 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
     missing = [lag for lag in range(1, horizon + 1) if lag not in lags]
     result = [
         f"{rpe}: from random weights E_u of float32 is "
-        + (f"beaten at the lags {_spans(sorted({found.lag for found in beaten}))}" if beaten else "never beaten")
+        + (f"beaten at {_spans(sorted({found.lag for found in beaten}))}" if beaten else "never beaten")
         + f"; the closest error is {ratios[closest]:.3g} E_u, at lag {closest.lag}",
-        f"{rpe}: training learns the lags {_spans(lags)}; float32 would allow {_spans(list(range(1, horizon + 1)))}"
+        f"{rpe}: training learns {_spans(lags)}; float32 would allow {_spans(list(range(1, horizon + 1)))}"
         + (f" of {most}" if horizon < most else ""),
     ]
     built = {found.lag: found for found in runs if found.kind == "best bank"}
@@ -661,7 +661,7 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
     if after:
         held = [found.lag for found in after if found.before is not None and found.error <= KEPT * found.before]
         changes = ", ".join(f"{found.before:.2g} → {found.error:.2g}" for found in after)
-        result.append(f"{rpe}: training from the best bank keeps its error (within {KEPT - 1:.0%}) at the lags {_spans(held)}: {changes}")
+        result.append(f"{rpe}: training from the best bank keeps its error (within {KEPT - 1:.0%}) at {_spans(held)}: {changes}")
     return result
 
 
@@ -675,16 +675,17 @@ def _depth_findings(runs: Sequence[Run], most: int) -> list[str]:
         deep = [found for found in runs if found.kind == kind]
         parts = [f"{layers}: {_spans(learnt(f for f in deep if f.layers == layers))}" for layers in sorted({f.layers for f in deep})]
         note = " (sampled errors, lags up to 2L)" if kind == "relu layers" else f" (lags up to {most})"
-        result.append(f"lags learnt by L {kind}{note}: {'; '.join(parts)}")
+        result.append(f"learnt by L {kind}{note}: L = {'; '.join(parts)}")
     return result
 
 
 def _spans(lags: Sequence[int]) -> str:
-    """1, 2, 3, 7 as 1-3, 7."""
+    """1, 2, 3, 7 as "lags 1-3, 7"."""
     parts: list[list[int]] = []
     for lag in lags:
         if parts and lag == parts[-1][-1] + 1:
             parts[-1].append(lag)
         else:
             parts.append([lag])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts) or "none"
+    spans = ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}-{p[-1]}" for p in parts)
+    return f"lag {spans}" if len(lags) == 1 else f"lags {spans}" if lags else "no lag"
