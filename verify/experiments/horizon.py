@@ -65,7 +65,7 @@ PLANS = (("square", 1e-1), ("square", 1e-2), ("worst", 1e-1))
 KEEPING = 1e-6
 """Rate of the runs that start at the best bank: weights of 1e5 in float32 have a spacing of 0.008."""
 PRICES = {"lin": (4, 6, 8, 12, 16, 20, FLOAT32), "log": (6, 8, 12, 16, 20, FLOAT32, 28)}
-"""b of w = 2^−b in (ii): from weights of size 16 to float32. At b = 28 the sequence for log heads is large at lag 6, where that for 24 is not."""
+"""b of w = 2^−b in (ii): from weights of size 16 to float32; for log heads the sequence of b = 28 is large at lag 6, that of 24 is not."""
 DEPTHS = (2, 3, 4)
 DEEP_PLANS = (("square", 3e-2),)
 DEEP_SEEDS = 1
@@ -521,7 +521,7 @@ def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
     """The experiment as data."""
     check_lags(protocol.most)
     start = time.perf_counter()
-    runs = []
+    runs: list[Run] = []
     for rpe in ("lin", "log"):
         runs += one_layer(rpe, protocol, report) + kept(rpe, protocol, report)
     runs += tables(protocol, report)
@@ -529,9 +529,13 @@ def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
         runs += deep_linear(layers, protocol, report)
     for layers in RELU_DEPTHS:
         runs += deep_relu(layers, protocol, report)
+    return conclude(runs, protocol) | {"seconds": time.perf_counter() - start}
+
+
+def conclude(runs: Sequence[Run], protocol: Protocol) -> dict[str, Any]:
+    """Runs beside E_u, and what they say."""
     limit = {rpe: [float32_limit(rpe, lag) for lag in range(1, protocol.most + 1)] for rpe in ("lin", "log")}
     horizons = {rpe: horizon_of(limit[rpe]) for rpe in limit}
-    rows = summary(runs, limit, protocol.most)
     return {
         "experiment": ID,
         "lags": protocol.most,
@@ -539,12 +543,11 @@ def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
         "steps": protocol.steps,
         "limits": limit,
         "horizons": horizons,
-        "rows": rows,
+        "rows": summary(runs, limit, protocol.most),
         "runs": [describe(found) for found in runs],
         "violations": sum(found.beats_its_bound for found in runs),
         "findings": findings(runs, limit, horizons, protocol.most),
         "note": "errors are certified from the stored weights, without the rounding of evaluation; those of relu layers are sampled",
-        "seconds": time.perf_counter() - start,
     }
 
 
