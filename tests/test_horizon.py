@@ -86,6 +86,16 @@ def test_a_law_that_asks_for_one_head_more_would_be_caught() -> None:
     assert replace(found, bound=horizon.layer_bound("lin", 1, 2, found.weights or 0.0)).beats_its_bound
 
 
+def test_heads_without_a_finite_sum_have_no_finite_error() -> None:
+    """Decays that training may reach: e^−p is rounded to 1 (lin), the mass of s^−p is infinite (log)."""
+    for rpe, decay in (("lin", 2.0**-40), ("log", 1.0)):
+        network = horizon.random_start(rpe, 2, 2, 0, 3)
+        attention = replace(network.layers[0].attention, decay=np.array([decay, 2.0], np.float32))
+        slow = replace(network, layers=(replace(network.layers[0], attention=attention),))
+        found = horizon.judged(slow, 1, horizon.Cell(1, 2, 0), "random start", "square", 0.1)
+        assert found.error == float("inf") and found.bound is None and horizon.describe(found)["error"] is None
+
+
 def test_an_undefined_error_beats_its_bound() -> None:
     assert Run("", "lin", 1, 1, 1, "", 0.0, 0, float("nan"), 0.0, 0.5, 1.0).beats_its_bound
 

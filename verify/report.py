@@ -630,8 +630,8 @@ def show_lags(result: dict[str, Any]) -> None:
     rows = []
     for row in result["rows"]:
         few, enough, built, after = (row[name] for name in ("few_heads", "enough_heads", "best_bank", "trained_on"))
-        error, bound, weights = ("-",) * 3 if enough is None else (f"{enough[key]:.2g}" for key in ("error", "bound", "weights_l1"))
-        cells = ["-" if found is None else f"{found['error']:.2g}" for found in (few, built, after)]
+        error, bound, weights = (_brief(enough, key) for key in ("error", "bound", "weights_l1"))
+        cells = [_brief(found, "error") for found in (few, built, after)]
         rows.append([f"{row['rpe']} {row['lag']}", _enclosure_of(row), cells[0], error, bound, weights, *cells[1:]])
     columns = ["lag", "E_u", "H < T", "H ≥ T", "≥", "Σ|a|", "best bank", "trained on"]
     title = f"y_t = x_(t-T), one dp-free layer, float32, {result['steps']} steps, smallest errors over heads, losses, rates and seeds"
@@ -646,6 +646,10 @@ def show_lags(result: dict[str, Any]) -> None:
     if result.get("figure"):
         out.print(f"figure written to {result['figure']}", soft_wrap=True)
     out.print(f"took {result['seconds']:.0f} s")
+
+
+def _brief(found: dict[str, Any] | None, key: str) -> str:
+    return "-" if found is None or found[key] is None else f"{found[key]:.2g}"
 
 
 def _enclosure_of(row: dict[str, Any]) -> str:
@@ -686,7 +690,7 @@ def lags_figure(path: Path, result: dict[str, Any]) -> bool:
             ("trained_on", "trained from the best bank", "s"),
         )
         for name, label, marker in named:
-            points = [(row["lag"], row[name]["error"]) for row in rows if row[name] is not None]
+            points = [(row["lag"], row[name]["error"]) for row in rows if row[name] is not None and row[name]["error"] is not None]
             if points:
                 axes.semilogy(*zip(*points, strict=True), marker=marker, linestyle="", markersize=4, label=label)
         axes.axhline(1, color="grey", linewidth=0.6)

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 from flint import arb, arb_mat, fmpq
 
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, LemmaformerError, Refusal
 from analyzer.exact import UNIT, lower, magnitude, upper, working_precision
 from analyzer.kernels import TAIL_SHARE, l1_norm
 from analyzer.theorems import budgeted_error
@@ -205,6 +205,8 @@ def measured(network: Transformer, lag: int) -> Measured:
         return _measured_log(network, lag)
     layer = fuse(network)
     row = _first_row(layer)
+    if layer.constants is not None and not (layer.constants["ratio"] < 1).all():
+        raise Refusal("a lin head forgets so slowly that its ratio is rounded to 1")
     with working_precision(layer.bits):
         norm = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)}))
         weights = upper(_lin_weights(layer, row)) if set(rpe) == {"lin"} else None
@@ -362,36 +364,29 @@ def trained(
 
 
 def judged(network: Transformer, lag: int, cell: Cell, kind: str, loss: str, rate: float, before: float | None = None) -> Run:
-    """A one-layer network beside its lower bounds."""
-    rpe, found = network.layers[0].attention.rpe[0], measured(network, lag)
+    """A one-layer network beside its lower bounds; a head that training made so slow that it has no finite sum has no finite error."""
+    rpe = network.layers[0].attention.rpe[0]
+    try:
+        found = measured(network, lag)
+    except LemmaformerError:
+        return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, float("inf"), 0.0, None, None, before=before)
     bound = None if found.weights is None else layer_bound(rpe, len(network.layers[0].attention.rpe), lag, found.weights)
-    return Run(
-        kind,
-        rpe,
-        lag,
-        1,
-        cell.heads,
-        loss,
-        rate,
-        cell.seed,
-        found.most,
-        found.least,
-        bound,
-        found.weights,
-        rounding_of(network),
-        before=before,
-    )
+    numbers = (found.most, found.least, bound, found.weights, rounding_of(network))
+    return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, *numbers, before=before)
 
 
 def rounding_of(network: Transformer) -> float | None:
-    """How far the executor's output can be from the stored function, for tokens in [−1, 1]; None if heads run by FFT or may overflow."""
+    """How far the executor's output can be from the stored function, for tokens in [−1, 1].
+
+    None for log heads, whose stored function is not made of the executor's taps, and where a bound does not exist.
+    """
+    if "log" in network.layers[0].attention.rpe:
+        return None
     layer = fuse(network)
-    stream = []
-    for j in range(len(layer.embedding)):
-        residual, gains = layer.functional([fmpq(int(i == j)) for i in range(len(layer.embedding))], 0)
-        stream.append(arb(sum((abs(g) for g in gains), abs(residual))) * (1 + arb(2) ** -20))  # g/(1−z) is 1 up to a few roundings
+    units = [[fmpq(int(i == j)) for i in range(len(layer.embedding))] for j in range(len(layer.embedding))]
     try:
-        readout, coordinates = evaluation_error(network, layer, stream)
+        with working_precision(layer.bits):
+            readout, coordinates = evaluation_error(network, layer, [l1_norm(layer.kernel(unit, 0)).most for unit in units])
     except Refusal:
         return None
     return upper(readout + coordinates[0])
@@ -547,7 +542,8 @@ def conclude(runs: Sequence[Run], protocol: Protocol) -> dict[str, Any]:
         "runs": [describe(found) for found in runs],
         "violations": sum(found.beats_its_bound for found in runs),
         "findings": findings(runs, limit, horizons, protocol.most),
-        "note": "errors are certified from the stored weights, without the rounding of evaluation; those of relu layers are sampled",
+        "note": "errors are certified from the stored weights, without the rounding of evaluation (those of relu layers are sampled); "
+        "E_u counts the price u Σ|a| of storing weights, too, so a bank's own error can be below it",
     }
 
 
@@ -655,7 +651,8 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
     built = {found.lag: found for found in runs if found.kind == "best bank"}
     if missing and missing[0] in built:
         lag = missing[0]
-        heavy = max((found for found in started if found.lag == lag and found.heads >= lag), key=lambda found: found.weights or 0.0)
+        enough = [found for found in started if found.lag == lag and found.heads >= lag and found.bound is not None]
+        heavy = max(enough, key=lambda found: found.weights or 0.0)
         result.append(
             f"{rpe}: weights explain it: at lag {lag} training reaches |c| + Σ|a| = {heavy.weights:.3g} at most, where no layer errs by "
             f"less than {heavy.bound:.3g}; the best bank has {built[lag].weights:.3g} (largest of all trained layers: {largest:.3g})"
