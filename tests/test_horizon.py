@@ -96,6 +96,13 @@ def test_heads_without_a_finite_sum_have_no_finite_error() -> None:
         assert found.error == float("inf") and found.bound is None and horizon.describe(found)["error"] is None
 
 
+def test_a_price_is_counted_with_the_error(near_optimal: tuple[Any, Any]) -> None:
+    """The best bank's own error is below E_u, with the price of its weights it is not."""
+    found = horizon.judged(near_optimal[1], 5, horizon.Cell(5, 12, 0), "best bank", "-", 0.0)
+    least = horizon.least_budgeted("lin", 5, 24)
+    assert found.error < least <= horizon.budgeted(found) < 1.05 * least
+
+
 def test_an_undefined_error_beats_its_bound() -> None:
     assert Run("", "lin", 1, 1, 1, "", 0.0, 0, float("nan"), 0.0, 0.5, 1.0).beats_its_bound
 
@@ -192,6 +199,7 @@ def test_the_command_says_what_the_numbers_say(run: Any, made_up: Callable[[floa
     assert "smallest error is 1.25" in said[1]
     assert "never beaten" in said[2] and "learns lag 1; float32 would allow lags 1-2" in said[3]
     assert "keeps its error (within 10%) at no lag: 0.01 → 0.02" in said[5]
+    assert "alone is below E_u at no lag; with the price u Σ|a| of the weights, at no lag" in said[6]
     assert "L = 2: lag 1" in said[-3] and "L = 2: lag 2" in said[-2] and "learn lags 1-2" in said[-1]
     shown = run("experiment", "horizon", "--lags", 2)
     assert shown.code == 0 and all(finding in shown.out for finding in said) and "1.2" in shown.out

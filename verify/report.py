@@ -633,11 +633,13 @@ def show_lags(result: dict[str, Any]) -> None:
         error, bound, weights = (_brief(enough, key) for key in ("error", "bound", "weights_l1"))
         cells = [_brief(found, "error") for found in (few, built, after)]
         rows.append([f"{row['rpe']} {row['lag']}", _enclosure_of(row), cells[0], error, bound, weights, *cells[1:]])
-    columns = ["lag", "E_u", "H < T", "H ≥ T", "≥", "Σ|a|", "best bank", "trained on"]
+    columns = ["lag", "E_u", "H < T", "H ≥ T", "≥", "Σ|a|", "best bank", "goes on"]
     title = f"y_t = x_(t-T), one dp-free layer, float32, {result['steps']} steps, smallest errors over heads, losses, rates and seeds"
     out.print(title, soft_wrap=True)
     out.print(table("", columns, rows))
-    out.print("H < T: the lag law says at least 1; ≥: lower bound for that very layer, from its weights; trained on: from the best bank")
+    out.print("E_u: both sides within 2 %, or shown; ≥: lower bound for that very layer, from its weights (H < T: 1, by the lag law);")
+    out.print("best bank: constructed for float32 with 2T + 2 heads; goes on: training started there;", soft_wrap=True)
+    out.print("an error of 1 with Σ|a| near 0 is the zero network, which training on the worst case itself finds", soft_wrap=True)
     depth = _depth_rows(result["runs"])
     out.print(table("several layers, and a learnt bias per distance (smallest error)", ["lag", *depth], _columns(depth, result["lags"])))
     out.print(result["note"], soft_wrap=True)
@@ -652,9 +654,13 @@ def _brief(found: dict[str, Any] | None, key: str) -> str:
     return "-" if found is None or found[key] is None else f"{found[key]:.2g}"
 
 
+CLOSE = 1.02
+"""Two sides of E_u this close are shown as one number, the upper one."""
+
+
 def _enclosure_of(row: dict[str, Any]) -> str:
     low, high = f"{row['lower']:.2g}", f"{row['upper']:.2g}"
-    return low if low == high else f"{low} … {high}"
+    return high if row["upper"] <= CLOSE * row["lower"] else f"{low} … {high}"
 
 
 def _depth_rows(runs: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:

@@ -39,7 +39,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.exact import UNIT, lower, magnitude, upper, working_precision
+from analyzer.exact import UNIT, lower, magnitude, nearest, upper, working_precision
 from analyzer.kernels import TAIL_SHARE, l1_norm
 from analyzer.theorems import budgeted_error
 from analyzer.theorems.budgeted_error import Bank, Dual
@@ -441,7 +441,7 @@ def tables(protocol: Protocol, report: Report | None = None) -> list[Run]:
 
 
 def deep_linear(layers: int, protocol: Protocol, report: Report | None = None) -> list[Run]:
-    """L lin layers with nothing between them: fewer heads in all than the lag, and twice the lag at least; half the steps."""
+    """L lin layers with nothing between them: fewer heads in all than the lag, and twice the lag at least."""
     cells = [
         Cell(lag, heads, seed)
         for lag in range(1, protocol.most + 1)
@@ -452,7 +452,7 @@ def deep_linear(layers: int, protocol: Protocol, report: Report | None = None) -
     for loss, rate in DEEP_PLANS:
         starts = [random_start("lin", cell.heads, padded, cell.seed, cell.lag, layers) for cell in cells]
         told = None if report is None else partial(report, f"{layers} linear layers at {rate:g}")
-        networks = trained(starts, [cell.lag for cell in cells], loss, rate, max(1, protocol.steps // 2), told)
+        networks = trained(starts, [cell.lag for cell in cells], loss, rate, protocol.steps, told)
         for network, cell in zip(networks, cells, strict=True):
             try:
                 found = measured_deep(network, cell.lag)
@@ -636,7 +636,7 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
     """Beaten or not, where learning stops, what the weights explain, and whether the best bank is kept."""
     started = [found for found in runs if found.kind == "random start"]
     ratios = {found: found.error / rows[found.lag - 1]["lower"] for found in runs}
-    closest = min(started, key=ratios.__getitem__)
+    closest = min((found for found in started if found.lag <= max(1, horizon)), key=ratios.__getitem__)
     beaten = [found for found in started if ratios[found] < 1]
     largest = max(found.weights or 0.0 for found in started)
     lags = learnt(started)
@@ -644,7 +644,7 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
     result = [
         f"{rpe}: from random weights E_u of float32 is "
         + (f"beaten at {_spans(sorted({found.lag for found in beaten}))}" if beaten else "never beaten")
-        + f"; the closest error is {ratios[closest]:.3g} E_u, at lag {closest.lag}",
+        + f"; within the horizon the closest error is {ratios[closest]:.3g} E_u, at lag {closest.lag}",
         f"{rpe}: training learns {_spans(lags)}; float32 would allow {_spans(list(range(1, horizon + 1)))}"
         + (f" of {most}" if horizon < most else ""),
     ]
@@ -662,7 +662,17 @@ def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]]
         held = [found.lag for found in after if found.before is not None and found.error <= KEPT * found.before]
         changes = ", ".join(f"{found.before:.2g} → {found.error:.2g}" for found in after)
         result.append(f"{rpe}: training from the best bank keeps its error (within {KEPT - 1:.0%}) at {_spans(held)}: {changes}")
+        alone = [found.lag for found in after if ratios[found] < 1]
+        priced = [found.lag for found in after if budgeted(found) < rows[found.lag - 1]["lower"]]
+        result.append(
+            f"{rpe}: there the error alone is below E_u at {_spans(alone)}; with the price u Σ|a| of the weights, at {_spans(priced)}"
+        )
     return result
+
+
+def budgeted(found: Run) -> float:
+    """e + u (|c| + Σ|a_h|), u = 2^−24: what E_u is the least value of."""
+    return found.error + nearest(UNIT_32) * (found.weights or 0.0)
 
 
 KEPT = 1.1
