@@ -1772,6 +1772,63 @@ def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool
         show_digits(result)
 
 
+@experiment.command("horizon")
+@click.option("--lags", "most", type=int, default=12, show_default=True, metavar="MOST", help="Lags 1 to MOST.")
+@click.option("--seeds", type=int, default=2, show_default=True, help="Runs per row.")
+@click.option("--steps", type=int, default=2000, show_default=True, help="Training steps of every run.")
+@click.option("--figure", type=click.Path(path_type=Path), help="Error against lag as a PNG file.")
+@_json
+@_quiet
+def horizon_experiment(most: int, seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
+    """Do trained float32 networks ever beat the certified optimum for a lag, and where do they stop learning it?"""
+    from verify.experiments import check_lags
+
+    _check_training(seeds, steps, 1)
+    check_lags(most)
+    if figure is not None:
+        from constructions.card import check_place
+
+        check_place(figure)
+    from verify.experiments.horizon import Protocol
+    from verify.experiments.horizon import run as run_experiment
+    from verify.report import lags_figure, show_lags, training
+
+    with training(quiet or as_json) as report:
+        result = run_experiment(Protocol(most, seeds, steps), report)
+    if figure is not None:
+        result["figure"] = str(figure) if lags_figure(figure, result) else None
+    if as_json:
+        _emit(result)
+    else:
+        show_lags(result)
+    if result["violations"]:
+        sys.exit(1)
+
+
+@experiment.command("we-lm")
+@click.option("--text", type=click.Path(path_type=Path), required=True, metavar="FILE", help="A UTF-8 text; its last tenth is held out.")
+@click.option("--steps", type=int, default=600, show_default=True, help="Training steps of every run.")
+@click.option("--seeds", type=int, default=2, show_default=True, help="Runs per size.")
+@click.option("--length", type=int, default=64, show_default=True, help="Characters of a window.")
+@_json
+@_quiet
+def we_lm(text: Path, steps: int, seeds: int, length: int, as_json: bool, quiet: bool) -> None:
+    """Wang & E, 1a and 3b, on the characters of a text: depth against heads at equal parameters, with and without dot products."""
+    from verify.experiments.corpus import read_corpus
+
+    _check_training(seeds, steps, 1)
+    corpus = read_corpus(text, length)
+    from verify.experiments.we_lm import run as run_experiment
+    from verify.report import show_language, training
+
+    with training(quiet or as_json) as report:
+        result = run_experiment(corpus, length, steps, seeds, report)
+    if as_json:
+        _emit(result)
+    else:
+        show_language(result)
+
+
 @cli.command()
 @click.argument("folders", type=click.Path(path_type=Path), nargs=-1, metavar="A B [C …]")
 @click.option("--target", "target_file", type=click.Path(path_type=Path), help="The target.  [default: that of the first card with one]")

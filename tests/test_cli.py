@@ -179,6 +179,16 @@ BAD = [
     ["experiment", "jl-fig-5", "--sequences", "0"],
     ["experiment", "jl-fig-5", "--seed", "-1"],
     ["experiment", "jl-fig-5", "--figure", "nowhere/f.png"],
+    *(["experiment", "horizon", "--lags", n] for n in ("0", "-2", "17", "1,2", "x")),
+    ["experiment", "horizon", "--steps", "5"],
+    ["experiment", "horizon", "--seeds", "0"],
+    ["experiment", "horizon", "--figure", "nowhere/f.png"],
+    ["experiment", "we-lm"],
+    *(["experiment", "we-lm", "--text", text] for text in ("nowhere.txt", "ROOT", "/dev/null", "TWO_COUPLINGS", "NAN", "ONE_LETTER")),
+    *(["experiment", "we-lm", "--text", "PROSE", "--length", n] for n in ("0", "7", "100000", "x")),
+    ["experiment", "we-lm", "--text", "PROSE", "--length", "256"],
+    ["experiment", "we-lm", "--text", "PROSE", "--length", "8", "--steps", "0"],
+    ["experiment", "we-lm", "--text", "PROSE", "--length", "8", "--seeds", "1000"],
     ["bound", "jl-4.2", "--lags", "4", "--heads", "10"],
     ["bound", "jl-4.2", "--target", "RANK_ONE"],
     ["bound", "jl-4.2", "--target", "RANK_ONE", "--rank", "0"],
@@ -350,6 +360,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
     for name, text in COUPLINGS.items():
         (root / f"{name}.toml").write_text(f'kind = "coupling"\n{text}\n')
+    (root / "prose.txt").write_text("to be or not to be " * 60)
+    (root / "one_letter.txt").write_text("a" * 100_000)
     envelope = '{ shape = "power", rate = 3, constant = 1 }'
     (root / "kernel_false.toml").write_text(f'kind = "kernel"\nkernels = ["(s+1)**-2"]\nenvelopes = [{envelope}]\n')
     return {
@@ -359,7 +371,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         **{name.upper(): root / f"{name}.toml" for name in ("config", "config_key", "config_heads")},
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
-        "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy",
+        "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy", "PROSE": root / "prose.txt", "ONE_LETTER": root / "one_letter.txt",
         "BUNDLE": root / "bundle", "OTHER": root / "other", "TRUNCATED": root / "truncated", "STRANGER": root / "stranger",
         "NAN": root / "nan.npy", "PICKLE": root / "pickle.npy", "ROOT": root,
     }  # fmt: skip

@@ -877,3 +877,108 @@ def compare_figure(path: Path, result: dict[str, Any]) -> bool:
 
 
 _HEADS = {"half_lives": "lin", "exponents": "log"}
+
+
+def show_lags(result: dict[str, Any]) -> None:
+    """Trained layers beside E_u, one row per type and lag."""
+    out = console()
+    rows = []
+    for row in result["rows"]:
+        few, enough, built, after = (row[name] for name in ("few_heads", "enough_heads", "best_bank", "trained_on"))
+        error, bound, weights = (_brief(enough, key) for key in ("error", "bound", "weights_l1"))
+        cells = [_brief(found, "error") for found in (few, built, after)]
+        rows.append([f"{row['rpe']} {row['lag']}", _enclosure_of(row), cells[0], error, bound, weights, *cells[1:]])
+    columns = ["lag", "E_u", "H < T", "H ≥ T", "≥", "Σ|a|", "best bank", "goes on"]
+    title = f"y_t = x_(t-T), one dp-free layer, float32, {result['steps']} steps, smallest errors over heads, losses, rates and seeds"
+    out.print(title, soft_wrap=True)
+    out.print(table("", columns, rows))
+    out.print("E_u: both sides within 2 %, or shown; ≥: lower bound for that very layer, from its weights (H < T: 1, by the lag law);")
+    out.print("best bank: constructed for float32 with 2T + 2 heads; goes on: training started there;", soft_wrap=True)
+    out.print("an error of 1 with Σ|a| near 0 is the zero network, which training on the worst case itself finds", soft_wrap=True)
+    depth = _depth_rows(result["runs"])
+    out.print(table("several layers, and a learnt bias per distance (smallest error)", ["lag", *depth], _columns(depth, result["lags"])))
+    out.print(result["note"], soft_wrap=True)
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    if result.get("figure"):
+        out.print(f"figure written to {result['figure']}", soft_wrap=True)
+    out.print(f"took {result['seconds']:.0f} s")
+
+
+def _brief(found: dict[str, Any] | None, key: str) -> str:
+    return "-" if found is None or found[key] is None else f"{found[key]:.2g}"
+
+
+CLOSE = 1.02
+"""Two sides of E_u this close are shown as one number, the upper one."""
+
+
+def _enclosure_of(row: dict[str, Any]) -> str:
+    low, high = f"{row['lower']:.2g}", f"{row['upper']:.2g}"
+    return high if row["upper"] <= CLOSE * row["lower"] else f"{low} … {high}"
+
+
+def _depth_rows(runs: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
+    """Smallest errors by lag for every kind of network that is not one layer of lin or log heads."""
+    found: dict[str, dict[int, float]] = {}
+    for run in runs:
+        if run["error"] is None or (run["layers"] == 1 and run["rpe"] != "table"):
+            continue
+        name = "table" if run["rpe"] == "table" else f"{run['layers']} {run['kind'].split()[0]}"
+        known = found.setdefault(name, {})
+        known[run["lag"]] = min(known.get(run["lag"], math.inf), run["error"])
+    return found
+
+
+def _columns(found: dict[str, dict[int, float]], most: int) -> list[list[Any]]:
+    return [[lag, *(f"{known[lag]:.3g}" if lag in known else "-" for known in found.values())] for lag in range(1, most + 1)]
+
+
+def lags_figure(path: Path, result: dict[str, Any]) -> bool:
+    """Errors against the lag: E_u, trained layers, the best bank, deeper networks, tables. False if matplotlib is not installed."""
+    plt = _pyplot()
+    if plt is None:
+        return False
+    figure, panels = plt.subplots(1, 2, figsize=(12, 4.5), sharey=True, constrained_layout=True)
+    for axes, rpe in zip(panels, ("lin", "log"), strict=True):
+        rows = [row for row in result["rows"] if row["rpe"] == rpe]
+        lags = [row["lag"] for row in rows]
+        axes.fill_between(lags, [row["lower"] for row in rows], [row["upper"] for row in rows], color="grey", alpha=0.3)
+        axes.semilogy(lags, [row["upper"] for row in rows], color="grey", label="E_u, certified optimum of float32")
+        named = (
+            ("few_heads", "trained, H < T", "v"),
+            ("enough_heads", "trained, H ≥ T", "o"),
+            ("trained_on", "trained from the best bank", "s"),
+        )
+        for name, label, marker in named:
+            points = [(row["lag"], row[name]["error"]) for row in rows if row[name] is not None and row[name]["error"] is not None]
+            if points:
+                axes.semilogy(*zip(*points, strict=True), marker=marker, linestyle="", markersize=4, label=label)
+        axes.axhline(1, color="grey", linewidth=0.6)
+        axes.axhline(0.5, color="grey", linewidth=0.6, linestyle=":")
+        axes.set(title=f"one layer of {rpe} heads", xlabel="lag T")
+    for name, known in _depth_rows(result["runs"]).items():
+        panels[0].semilogy(list(known), list(known.values()), "x--", linewidth=0.6, markersize=4, label=name)
+    panels[0].set_ylabel("worst-case error (relu: sampled)")
+    panels[0].legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return True
+
+
+def show_language(result: dict[str, Any]) -> None:
+    """Held-out losses of language models of several sizes, and the gains."""
+    out, text = console(), result["text"]
+    rows = []
+    for row in result["rows"]:
+        spread = "-" if row["loss"]["std"] is None else f"{row['loss']['std']:.2g}"
+        sizes = [row["attention"], row["layers"], row["heads"], row["width"], row["parameters"]]
+        rows.append([row["name"], *sizes, f"{row['loss']['mean']:.4f}", spread])
+    title = f"{text['characters']} characters of {text['alphabet']} kinds, {text['held_out']} held out; windows of {result['length']}"
+    out.print(f"{title}; {result['steps']} steps of {result['batch']} windows, {result['seeds']} seeds", soft_wrap=True)
+    out.print(table("", ["", "attention", "layers", "heads", "width", "weights", "loss", "spread"], rows))
+    out.print(f"single characters by their frequency: {text['entropy']:.4f}")
+    out.print(result["note"], soft_wrap=True)
+    for finding in result["findings"]:
+        out.print(f"• {finding}", soft_wrap=True)
+    out.print(f"took {result['seconds']:.0f} s")
