@@ -664,8 +664,8 @@ def _on_heads(rows: dict[str, Row]) -> Iterator[str]:
     if fits and runs:
         first, last, few, many = fits[0], fits[-1], min(runs, key=lambda r: r.heads), max(runs, key=lambda r: r.heads)
         yield (
-            f"lags 1, 2, 3 are within reach of slopes: with weights fitted at given slopes H = {first.heads} to {last.heads} takes the error from "
-            f"{first.error:.2g} to {last.error:.2g}, training "
+            f"lags 1, 2, 3 are within reach of slopes: with weights fitted at given slopes H = {first.heads} to {last.heads} "
+            f"takes the error from {first.error:.2g} to {last.error:.2g}, training "
             f"takes it from {few.error:.2g} (H = {few.heads}) to {many.error:.2g} (H = {many.heads})"
         )
 
