@@ -82,7 +82,7 @@ def test_the_expected_loss_is_the_mean_over_tokens() -> None:
         network = initial(we._shape(rpe, 3, protocol), 1, 5, 9, "float64")
         task = Task("kernel", "signs", kernel=we.power_law(9))
         with with_x64("float64"):
-            out = np.asarray(outputs(network.map(jnp.asarray), jnp.asarray(tokens)[..., None], 8))[:, 0, 0]
+            out = np.asarray(jax.jit(outputs, static_argnums=2)(network.map(jnp.asarray), jnp.asarray(tokens)[..., None], 8))[:, 0, 0]
         misses = out - tokens @ np.array(task.kernel)[::-1]
         assert we.expected_error(network, task) == pytest.approx(np.mean(misses**2), rel=1e-12)
         assert we.expected_error(network, replace(task, law="uniform")) == pytest.approx(np.mean(misses**2) / 3, rel=1e-12)
@@ -94,8 +94,8 @@ def test_predictions_are_those_of_the_reference_pass(rpe: str) -> None:
     tokens = jax.random.uniform(jax.random.key(1), (6, 20), minval=-1)
     for kind in ("dp-free", "dp"):
         network = initial(we._shape(rpe, 4, protocol, 7, kind), 1, 3, 20).map(jnp.asarray)
-        wanted = outputs(network, tokens[..., None])[:, -1, 0]
-        np.testing.assert_allclose(we.predict(network, tokens), wanted, rtol=2e-5, atol=2e-6)
+        wanted = jax.jit(outputs)(network, tokens[..., None])[:, -1, 0]
+        np.testing.assert_allclose(jax.jit(we.predict)(network, tokens), wanted, rtol=2e-5, atol=2e-6)
 
 
 def test_targets_look_at_the_published_positions() -> None:

@@ -272,7 +272,7 @@ def expected_error(network: Transformer, task: Task) -> float:
     """v‖κ − ρ‖² from the stored weights, in float64."""
     assert task.kernel is not None
     with with_x64("float64"):
-        found = np.asarray(kernel(network.map(lambda leaf: jnp.asarray(leaf, "float64")), len(task.kernel)))
+        found = np.asarray(_kernel(network.map(lambda leaf: jnp.asarray(leaf, "float64")), len(task.kernel)))
     return float(VARIANCE[task.law] * np.sum((found - np.array(task.kernel)) ** 2))
 
 
@@ -341,7 +341,7 @@ def _batch_loss(task: Task, parameters: Transformer, tokens: jax.Array) -> jax.A
     return jnp.mean((predict(to_network(parameters), tokens) - task.values(tokens)) ** 2)
 
 
-_predict = jax.jit(predict)
+_predict, _kernel = jax.jit(predict), jax.jit(kernel, static_argnums=1)
 PART = 256
 """Held-out sequences that are run at once: 32 heads with dot products hold 8 million weights then."""
 
@@ -664,8 +664,8 @@ def _on_heads(rows: dict[str, Row]) -> Iterator[str]:
     if fits and runs:
         first, last, few, many = fits[0], fits[-1], min(runs, key=lambda r: r.heads), max(runs, key=lambda r: r.heads)
         yield (
-            f"lags 1, 2, 3 are within reach of slopes: with fitted weights H = {first.heads} to {last.heads} takes the error from "
-            f"{first.error:.2g} to {last.error:.2g}, training "
+            f"lags 1, 2, 3 are within reach of slopes: with weights fitted at given slopes H = {first.heads} to {last.heads} "
+            f"takes the error from {first.error:.2g} to {last.error:.2g}, training "
             f"takes it from {few.error:.2g} (H = {few.heads}) to {many.error:.2g} (H = {many.heads})"
         )
 
