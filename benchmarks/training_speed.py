@@ -67,7 +67,8 @@ CASES = {
 def start_of(case: Case) -> Any:
     """The network at the start, and the target."""
     from analyzer.targets import FixedMemory
-    from constructions.learning import Shape, initial
+    from constructions.learning import initial
+    from constructions.recipes import Shape
 
     kept = {name: value for name, value in asdict(case).items() if name not in ("length", "batch", "lag", "first")}
     shape = Shape(**kept, reach=case.length if case.rpe == "table" else 0)
@@ -78,7 +79,8 @@ def ours(case: Case, seconds: float, clock: Clock) -> dict[str, float]:
     """Median tokens per second over chunks of steps, and the seconds of compilation."""
     import jax.numpy as jnp
 
-    from constructions.learning import Recipe, loss_of, optimiser, sampler, to_parameters
+    from constructions.learning import loss_of, optimiser, sampler, to_parameters
+    from constructions.recipes import Recipe
     from constructions.training import Progress, fit
 
     network, target = start_of(case)
@@ -204,7 +206,8 @@ def check(case: Case) -> dict[str, float]:
     import jax.numpy as jnp
     import torch
 
-    from constructions.learning import Recipe, loss_of, to_parameters
+    from constructions.learning import loss_of, to_parameters
+    from constructions.recipes import Recipe
 
     network, target = start_of(case)
     tokens = np.random.default_rng(SEED).uniform(-1, 1, (case.batch, case.length, 1)).astype(np.float32)

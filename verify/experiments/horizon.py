@@ -48,7 +48,7 @@ from constructions import learning, reference
 from constructions.balanced import Balance
 from constructions.fast import head_constants
 from constructions.fused import FusedLayer, fuse, stream_kernels
-from constructions.learning import Recipe, Shape
+from constructions.recipes import Recipe, Shape
 from constructions.training import Progress, fit_ensemble
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact
 from verify import limits

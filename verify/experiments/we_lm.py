@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from constructions import learning
-from constructions.learning import Recipe, Shape
+from constructions.recipes import Recipe, Shape
 from constructions.training import Progress, fit_ensemble
 from constructions.transformer import Transformer
 from verify.experiments.corpus import Corpus
