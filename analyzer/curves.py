@@ -78,7 +78,8 @@ def bends_of(inner: Iterable[Iterable[fmpq]], bias: Iterable[fmpq], outer: Itera
 @dataclass(frozen=True)
 class Curve:
     """A function D on [nodes_0, nodes_n] that leaves the chord of piece j by at most below_j and above_j, and all of this by `slack`:
-    values are rounded, and a kink may lie beside its node by a unit in the last place."""
+    values are rounded, and a kink may lie beside its node by 4·2^−53 of the reach (between two nodes relu(v − kink) leaves its chord by at
+    most the distance of the kink to the nearer one)."""
 
     nodes: np.ndarray
     values: np.ndarray
@@ -103,6 +104,15 @@ class Curve:
         return self.slopes[np.clip(np.searchsorted(self.nodes, v, side="right") - 1, 0, len(self.slopes) - 1)]
 
 
+def _apart(places: list[float], least: float) -> list[float]:
+    """Increasing places without those that follow another too closely, both ends kept: slopes between them would be rounding noise."""
+    kept = places[:1]
+    for place in places[1:-1]:
+        if place - kept[-1] > least and places[-1] - place > least:
+            kept.append(place)
+    return [*kept, places[-1]]
+
+
 def curve(neurons: Bends | None, ridges: Sequence[Ridge], reach: float) -> Curve:
     """P(v) − Σ s ψ(αv + o) on [−reach, reach]; the direction of a ridge is (α,)."""
     jumps = neurons.jumps if neurons is not None else ()
@@ -110,7 +120,7 @@ def curve(neurons: Bends | None, ridges: Sequence[Ridge], reach: float) -> Curve
     places = {-reach, reach, *(nearest(k) for k in kinks if abs(k) < rational(reach))}
     if any(not r.profile.kink for r in ridges):
         places |= set(np.linspace(-reach, reach, GRID + 1).tolist())
-    nodes = sorted(v for v in places if abs(v) <= reach)
+    nodes = _apart(sorted(v for v in places if abs(v) <= reach), 2 * ROUND * reach)
     values, slack = [], arb(0)
     for v in map(rational, nodes):
         value = sum((-arb(r.scale) * r.profile.value(arb(r.direction[0] * v + r.offset)) for r in ridges), arb(0))

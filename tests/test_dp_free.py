@@ -465,3 +465,63 @@ def test_curves_enclose_the_function(name: str) -> None:
         chord, slack = float(found(np.array(v))), found.slack + 1e-12
         assert chord - found.below[piece] - slack <= exact <= chord + found.above[piece] + slack
     assert max(found.below.max(), found.above.max()) <= (2e-2 if name in ("tanh", "exp", "sin") else 0)
+
+
+def two_coordinates(inner: Any, bias: Any, outer: Any, gain: fmpq | int = 1, decay: fmpq | int = 1, kind: str = "lin") -> Transformer:
+    """The current token and one head in the stream, these neurons on it."""
+    attention = Attention(
+        exact_array([decay]), exact_array([[[1, 0]]]), exact_array([[[0], [gain]]]), zeros(1, 0, 2), zeros(1, 0, 2), zeros(0, 2), (kind,)
+    )
+    return Transformer(
+        exact_array([[1], [0]]), zeros(2), (Layer(attention, FeedForward(exact_array(inner), exact_array(bias), exact_array([outer]))),)
+    )
+
+
+@pytest.mark.parametrize("seed", [28, 33])
+def test_numbers_below_the_normal_floats_are_certified(seed: int) -> None:
+    """Slopes of neurons that are rounded to multiples of 2^−1074, on a range of 10⁹ to 10¹¹."""
+    rng = np.random.default_rng(0)
+    for _ in range(seed + 1):
+        scale, gain = fmpq(1, 10) ** int(rng.integers(308, 324)), fmpq(10) ** int(rng.integers(0, 12))
+        inner, bias, outer = to_exact(rng.standard_normal((6, 2))), to_exact(rng.standard_normal(6)), to_exact(rng.standard_normal(6))
+    result = layer_error(two_coordinates(inner, bias, outer * scale, gain), FixedMemory((1,), 1, "1e-99*1e-99*1e-99*1e-30*m1"))
+    assert 0 < result.witness <= result.certified < 1e-300
+
+
+def test_kinks_beside_each_other_cost_nothing() -> None:
+    """Kinks at 0 and 10⁻³⁰: the slope between them would be rounding over 10⁻³⁰."""
+    target, tiny = FixedMemory((1,), 1, "relu(m1)"), fmpq(1, 10) ** 30
+    apart, together = (layer_error(two_coordinates([[0, 1]] * 3, [0, c, fmpq(1, 3)], [1, 1, 3]), target).certified for c in (tiny, fmpq(0)))
+    assert apart == pytest.approx(together, rel=1e-6)
+    nodes = curve(bends_of([(fmpq(1),)] * 3, [-fmpq(1), -1 - tiny, -1 + tiny], [fmpq(1)] * 3, (fmpq(0),))[0][0], [], 1.0).nodes
+    assert nodes.tolist() == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "inner,bias,outer,formula",
+    [
+        ([[0, 10**400], [0, -(10**400)], [1, 1]], [0, 0, 0], [1, -1, 1], "relu(m1)"),
+        ([[0, 10**400], [0, -(10**400)]], [0, 0], [1, -1], "m1"),
+        ([[0, 0], [1, 1]], [10**400, 0], [1, 1], "relu(m1)"),
+        ([[0, 10**400], [1, 1]], [0, 0], [1, 1], "m1"),
+        ([[0, 1]], [0], [1], "exp(900*m1)"),
+    ],
+)
+def test_numbers_beyond_double_precision_are_refused(inner: Any, bias: Any, outer: Any, formula: str) -> None:
+    """A Refusal, as `verify.learnt` then measures; and no warning, here or below."""
+    with pytest.raises(Refusal, match="no bound in double precision"):
+        layer_error(two_coordinates(inner, bias, outer), FixedMemory((1,), 1, formula))
+
+
+@pytest.mark.parametrize("options", [{"gain": fmpq(10) ** 300}, {"decay": fmpq(5 * 10**5)}, {"gain": fmpq(1, 10) ** 400}])
+def test_extreme_weights_give_no_warning(options: dict[str, fmpq]) -> None:
+    result = layer_error(two_coordinates([[0, 1], [1, -1]], [0, 0], [1, 1], **options), KernelMemory(("exp(-s)",), 1, "k1*x0"))
+    assert 1 < result.witness <= result.certified < math.inf
+
+
+def test_log_heads_see_nothing_of_one_token() -> None:
+    network = two_coordinates([[0, 1]], [0], [1], kind="log")
+    layer = network.layers[0]
+    finite = replace(network, layers=(replace(layer, attention=replace(layer.attention, window="finite")),))
+    with pytest.raises(Refusal, match="two tokens at least"):
+        layer_error(finite, KernelMemory(("exp(-s)",)), length=1)

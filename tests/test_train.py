@@ -53,10 +53,14 @@ def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
         {**card, "sizes": {**card["sizes"], "heads": 1}},
         {**card, "target": {**card["target"], "lags": [1]}},
         {**card, "certificate": "thm-3.1"},
+        {**card, "theorem": "thm-3.1"},
+        {**card, "chain": {**card["chain"], "certified": "1\n2" * 999}},
         {k: v for k, v in card.items() if k != "chain"},
     ):
         write(out, bundle.network, lie, "")
         assert run("verify", out).code == 1, lie
+        fault = run("verify", out, "--json").json["advice"]
+        assert "\n" not in fault and len(fault) < 400
     write(out, bundle.network, {**card, "target": None}, "")
     assert "names no target" in run("verify", out).err
     write(out, bundle.network, card, "")

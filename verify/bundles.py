@@ -65,11 +65,18 @@ def _verify_learnt(bundle: Bundle) -> Certificate:
     card = bundle.card
     certificate = verify_learnt(bundle.network, target_of(card), trained_length(card))
     if card.get("sizes") != certificate.sizes:
-        return replace(certificate, faults=(f"the card claims sizes {card.get('sizes')}, the weights have {certificate.sizes}",))
+        return replace(certificate, faults=(f"the card claims sizes {_shown(card.get('sizes'))}, the weights have {certificate.sizes}",))
+    if card.get("theorem") is not None:
+        return replace(certificate, faults=(f"the card names theorem {_shown(card['theorem'])}, but no theorem built these weights",))
     if card["origin"] == "imported" and "chain" not in card:
         return certificate
     claims = {**card, "theorem": card.get("certificate")}
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(claims, certificate)))
+
+
+def _shown(value: Any) -> str:
+    """A claim on one line, cut where it is no number."""
+    return repr(value)[:80]
 
 
 def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
@@ -86,15 +93,15 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         slack = WITNESS_TOLERANCE if measured else 1 + (SEARCH_TOLERANCE if searched else CLAIM_TOLERANCE)
         honest = claimed <= value * slack if name == "witness" else claimed * slack >= value
         if not honest or (chain.get(name) is None) != (found[name] is None):
-            faults.append(f"the card claims {name} {chain.get(name)}, the weights give {found[name]}")
+            faults.append(f"the card claims {name} {_shown(chain.get(name))}, the weights give {found[name]}")
     if chain.get("verdict") != found["verdict"]:
-        faults.append(f"the card claims the verdict {chain.get('verdict')!r}, the weights give {found['verdict']!r}")
+        faults.append(f"the card claims the verdict {_shown(chain.get('verdict'))}, the weights give {found['verdict']!r}")
     if sizes != certificate.sizes:
-        faults.append(f"the card claims sizes {sizes}, the weights have {certificate.sizes}")
+        faults.append(f"the card claims sizes {_shown(sizes)}, the weights have {certificate.sizes}")
     if card.get("plan") != certificate.details.get("plan"):
         faults.append("the card's plan is not what the weights do")
     if card.get("theorem") != certificate.theorem:
-        faults.append(f"the card names {card.get('theorem')}, these weights belong to {certificate.theorem}")
+        faults.append(f"the card names {_shown(card.get('theorem'))}, these weights belong to {certificate.theorem}")
     return faults
 
 

@@ -99,6 +99,8 @@ ROOT_STEPS, CELL_STEPS = 200, 8
 """Subgradient steps for slopes and multipliers."""
 SLACK = 2.0**-44
 """Evaluating a chord takes fewer than 2^9 roundings of numbers below its scale."""
+UNDERFLOW = 2.0**-1070
+"""Bounds the error of a few products or quotients below the normal numbers, 2^−1075 each, where no relative bound holds."""
 STARTS, ASCENT = 64, 40
 """Random starts and steps of the search for a witness. They decide how good it is, never whether it is true."""
 FEW_NODES = 8
@@ -122,11 +124,13 @@ class LayerError:
     seconds: float
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0, length: int | None = None) -> LayerError:
     """Certify a network with one dp-free layer against a target; `seed` is that of the witness's random starts.
 
     A float network whose rounding is refused is certified as the exact function of its weights, and the result says so; so are networks
     with a finite window, whose error is that at the last position of arrays of `length` tokens, tokens before them being zero for f.
+    Numbers beyond double precision end in an infinite bound or a refusal: no warning is due.
     """
     start = time.perf_counter()
     _check(network, target, length)
@@ -154,6 +158,8 @@ def _check(network: Transformer, target: LayerTarget, length: int | None) -> Non
         raise Refusal(f"the window is {attention.window}; give the length of the arrays for finite windows, and only for them")
     if length is not None and not target.places[-1] < length <= LATEST:
         raise Refusal(f"arrays of {length} tokens are not certified: the length exceeds lag {target.places[-1]} and is at most {LATEST}")
+    if length == 1 and "log" in attention.rpe:
+        raise Refusal("log heads see nothing of an array of one token; give arrays of two tokens at least")
     if any(p != "none" for p in ffn.precision) or ffn.outer.shape[0] != 1:
         raise Refusal("the read-out is rounded or has several outputs; worst-case errors are certified for one real output")
     if network.dim != target.dim:
@@ -276,7 +282,7 @@ class Table:
 
     def tail_sizes(self) -> np.ndarray:
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.nan_to_num(np.abs(self.beyond) @ self.tails, nan=np.inf) * (1 + len(self.tails) * 4 * ROUND)
+            return np.nan_to_num(np.abs(self.beyond) @ self.tails, nan=np.inf, posinf=np.inf) * (1 + len(self.tails) * 4 * ROUND)
 
     def sizes(self) -> np.ndarray:
         """Upper bounds of the ℓ¹ norms."""
@@ -318,6 +324,10 @@ class _Problem:
                 self.base = self.base.plus(functional, inside.slope)
         self.ridges = [(ridge, self._ridge(ridge)) for ridge in readout.ridges]
         self.parts = [part for _, part in (*self.bending, *self.ridges)]
+        curved = [part.curve.scale + part.curve.slack for part in self.parts]
+        known = [nearest(self.constant), *self.kernels.table([self.base]).window.flat, *curved]
+        if not np.isfinite(known).all():
+            raise Refusal("the error of this network has no bound in double precision: weights or slopes of the target are too large")
 
     def _ridge(self, ridge: Ridge) -> Part:
         """−s ψ(v + o) with v = w·m."""
@@ -464,8 +474,8 @@ class _Kernels:
                 entries = (given * atoms).entries()
                 window = np.array([float(e) for e in entries]).reshape(len(functionals), len(self.edges) - 1)
                 radii = np.array([float(e.rad()) for e in entries]).reshape(window.shape)
-                off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + 2.0**-1070
-                errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND)
+                off = np.abs(window) * (2 * ROUND) + radii * (1 + 4 * ROUND) + UNDERFLOW
+                errors += off.sum(axis=1) * (1 + self.count * 4 * ROUND) + UNDERFLOW * self.tails.sum()
                 windows.append(window)
                 gains = [[*self.layer.functional(f.stream, column)[1], *(-w for w in f.memory)] for f in functionals]
                 weights.append(
@@ -513,8 +523,8 @@ class _Stack:
         self.nodes, self.values, self.slopes, self.below, self.above = (
             np.array([getattr(c, name) for c in curves]) for name in ("nodes", "values", "slopes", "below", "above")
         )
-        self.slack = np.array([c.slack + SLACK * c.scale for c in curves])
         self.largest = np.abs(self.nodes).max(axis=1)
+        self.slack = np.array([c.slack + SLACK * c.scale for c in curves]) + UNDERFLOW * (1 + self.largest)
         self.rows = np.arange(len(curves))
 
     def at(self, v: np.ndarray) -> np.ndarray:
@@ -608,6 +618,7 @@ class _Cover:
         self._confine(rests[:-1], common)
         columns = self.table.window.shape[1]
         self.gamma = 4 * ROUND * (columns + self.parts + self.slots + self.extra + len(self.table.tails) + 64)
+        self.least = UNDERFLOW * (len(self.hints) + self.slots) * float(columns + self.radii.sum() + self.table.tails.sum() + 64)
         self.multipliers = isinstance(problem.target, KernelMemory)
         self.constant = nearest(problem.constant)
         nodes = sum(stack.nodes.size for stack in self.stacks)
@@ -764,12 +775,14 @@ class _Cover:
             ends = np.stack([a[:, u], b[:, u]])
             values = (factors[:, None] * ends[None]).reshape(4, -1)
             best = values.argmax(axis=0)
-            tops[:, u] = values.max(axis=0) + SLACK * np.abs(ends).max(axis=0) * (np.abs(factors).max(axis=0) + np.abs(lam[:, u]))
+            widest = np.abs(ends).max(axis=0)
+            tops[:, u] = values.max(axis=0) + SLACK * widest * (np.abs(factors).max(axis=0) + np.abs(lam[:, u]))
+            tops[:, u] += UNDERFLOW * (1 + widest) * (1 + np.maximum(np.abs(least), np.abs(most)))
             places[:, u] = ends[best % 2, np.arange(len(side))]
             reached[:, u] = factors.mean(axis=0) * inside[:, u]
         absolute = np.abs(weights) @ (table.errors + self.gamma * self.sizes)
         absolute += np.abs(delta) @ (self.memories.errors + self.gamma * self.radii)
-        absolute += self.gamma * (np.abs(tops).sum(axis=1) + np.abs(theta) @ self.box[k:] + abs(self.constant))
+        absolute += self.gamma * (np.abs(tops).sum(axis=1) + np.abs(theta) @ self.box[k:] + abs(self.constant)) + self.least
         value = side * self.constant + tops.sum(axis=1) + linear + absolute
         memories = m - signs @ self.memories.window.T if self.multipliers else np.zeros_like(m)
         gradient = np.concatenate([seen[:, :n] - places, y - held, memories], axis=1)
@@ -871,7 +884,7 @@ class _Cover:
         """(i) for the uncut box in ball arithmetic, where tails or roundings matter to its bound; the best of several slopes."""
         best = arb.pos_inf()
         for slopes, bound in found:
-            if not bound.crude[row] <= CRUDE * bound.value[row]:
+            if np.isfinite(slopes[row]).all() and not bound.crude[row] <= CRUDE * bound.value[row]:
                 total = Functional(self.problem.no_stream, self.problem.no_memory).plus(self.problem.base, rational(side))
                 for functional, slope in zip(self.functionals, slopes[row, : self.parts].tolist(), strict=True):
                     total = total.plus(functional, rational(slope))
