@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from analyzer.errors import InputError, LemmaformerError, Refusal
 
@@ -1395,7 +1396,7 @@ def _of_recipe(command: Any) -> Any:
 
 def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any:
     """The recipe of a run, checked as far as that goes without the network."""
-    from constructions.recipes import MAX_STEPS, Recipe, Stop
+    from constructions.recipes import MAX_STEPS, Recipe, Stop, check_numbers
     from constructions.target_values import settled
     from verify.experiments import MIN_STEPS
 
@@ -1409,7 +1410,7 @@ def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any
     length = options["length"]
     if length is None:
         length = getattr(target, "length", None) or max(32, 3 * first)
-    return Recipe(
+    recipe = Recipe(
         length=length,
         first=first,
         batch=options["batch"],
@@ -1421,6 +1422,12 @@ def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any
         supervise=supervise,
         stop=Stop(options["until"], options["patience"]),
     )
+    check_numbers(recipe)
+    return recipe
+
+
+_STRUCTURE = ("rpe", "attention", "window", "heads", "layers", "width", "model_dim", "key_dim", "reach", "linear")
+"""Options of `train` that describe random weights."""
 
 
 @cli.command()
@@ -1471,6 +1478,10 @@ def train(
     """Train one of our networks on a target; the result is a bundle like any other, with origin "trained"."""
     from constructions.card import check_output, check_place, read_files
 
+    given = click.get_current_context().get_parameter_source
+    fixed = [name for name in _STRUCTURE if start is not None and given(name) is ParameterSource.COMMANDLINE]
+    if fixed:
+        raise InputError(f"--{fixed[0].replace('_', '-')} does not go with --start: the bundle has its structure")
     files = None if start is None else read_files(start)
     if files is not None and target_file is None and lags is None and not kernels:
         from verify.learnt import target_of
@@ -1484,6 +1495,8 @@ def train(
         raise InputError("--resume needs --checkpoint, the file to go on from")
     if checkpoint is not None:
         check_place(checkpoint)
+        if out.resolve() in (checkpoint.resolve(), *checkpoint.resolve().parents):
+            raise InputError(f"--checkpoint {str(checkpoint)[:80]} lies where the bundle goes; choose a place outside --out")
         if checkpoint.exists() and not resume:
             raise InputError(f"{checkpoint} exists; add --resume to go on from it, or choose another --checkpoint")
     from constructions import checkpoint as runs
@@ -1499,14 +1512,16 @@ def train(
             heads=heads,
             width=width,
             layers=layers,
-            model_dim=model_dim or (memories.coordinates if memories is not None else 8),
+            model_dim=model_dim if model_dim is not None else memories.coordinates if memories is not None else 8,
             rpe=rpe,
             attention=attention,
             window=window,
             key_dim=key_dim,
-            reach=(reach or recipe.length) if rpe == "table" else reach or 0,
+            reach=reach if reach is not None else recipe.length if rpe == "table" else 0,
             readout="affine" if linear else "relu",
         )
+        if key_dim < 1 and attention in ("dp", "nf"):
+            raise InputError(f"--key-dim is {key_dim}; dot products need 1 coordinate or more")
         check_shape(shape, token_dim(target))
         check_recipe(recipe, target, layers, heads, [attention])
     from constructions.bundle import load
@@ -1669,7 +1684,7 @@ def arms_experiment(
     if figure is not None:
         check_place(figure)
     if not 0 < continued_rate < 1:
-        raise InputError(f"--continued-rate {continued_rate} lies between 0 and 1")
+        raise InputError(f"--continued-rate is {continued_rate}; give a number between 0 and 1")
     if supervise and target.describe()["kind"] == "coupling":
         raise InputError("--supervise is for memories; a coupling has none")
     from constructions.bundle import load, write

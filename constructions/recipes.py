@@ -15,6 +15,8 @@ MAX_LENGTH = 1 << 14
 """Tokens per sequence: a kernel's convolution is an N × N matrix, 1 GB of float32."""
 MAX_STEPS = 10**6
 """More take days."""
+MAX_SEED = (1 << 31) - 1
+"""JAX without 64 bit types reads seeds as int32."""
 ReadOutKind = Literal["relu", "affine"]
 MAX_PARAMETERS = 1 << 26
 """Weights of a network to be trained: with both moments of Adam 1 GB of float32."""
@@ -92,7 +94,7 @@ def check_shape(shape: Shape, dim: int) -> None:
     """Refuse sizes that are no sizes, or absurd, and combinations that do not exist."""
     for part in fields(shape):
         value = getattr(shape, part.name)
-        if isinstance(value, int) and value < (0 if part.name in ("key_dim", "reach") else 1):
+        if isinstance(value, int) and value < (0 if part.name in ("key_dim", "value_dim", "reach") else 1):  # couplings have bare layers
             raise InputError(f"{part.name.replace('_', ' ')} is {value}; give a larger number")
     weights = shape.layers * (shape.heads * shape.model_dim * 2 * (shape.key_dim + shape.value_dim) + 2 * shape.width * shape.model_dim)
     if weights + shape.layers * shape.heads * shape.reach > MAX_PARAMETERS:
@@ -109,6 +111,18 @@ def check_shape(shape: Shape, dim: int) -> None:
         raise InputError(f"tokens have dimension {dim}")
 
 
+def check_numbers(recipe: Recipe) -> None:
+    """Refuse numbers that no training has, whatever the network; comparisons are such that NaN fails."""
+    if recipe.batch < 1:
+        raise InputError(f"the batch is {recipe.batch}; give 1 sequence or more")
+    if not 0 < recipe.rate < 1:
+        raise InputError(f"the rate is {recipe.rate}; give a number between 0 and 1")
+    if not 0 <= recipe.weight_decay < np.inf:
+        raise InputError(f"the weight decay is {recipe.weight_decay}; give a finite number, 0 or more")
+    if not 0 <= recipe.seed <= MAX_SEED:
+        raise InputError(f"the seed is {recipe.seed}; give 0 to {MAX_SEED}")
+
+
 def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
     """Refuse a training that cannot be run, or that trains nothing; `heads` are the most in a layer, `attention` its kinds."""
     length = getattr(target, "length", None)
@@ -118,8 +132,7 @@ def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attent
         raise InputError(f"sequences of {recipe.length} tokens; give 1 to {MAX_LENGTH}")
     if not 0 <= recipe.first < recipe.length:
         raise InputError(f"the first position that counts is {recipe.first}, of {recipe.length}")
-    if recipe.batch < 1 or not 0 < recipe.rate < 1 or recipe.weight_decay < 0 or recipe.seed < 0:
-        raise InputError("a batch has at least 1 sequence, the rate lies between 0 and 1, weight decay and seed are not negative")
+    check_numbers(recipe)
     coupled = bool({"dp", "nf"} & set(attention))
     rows = recipe.length - (recipe.first if layers == 1 else 0)
     numbers = heads * recipe.length * max(rows * (recipe.batch if coupled else 1), recipe.batch)

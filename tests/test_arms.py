@@ -44,3 +44,12 @@ def test_a_mechanism_is_read_off_the_kernels(built: float | None, wanted: float,
         distances.append({"a": "constructed", "b": "arm", "l1": 2 * built})
     found = mechanism({"target_kernel": [[0.0, -2.0]], "kernel_distances": distances}, "arm")
     assert found == {"kind": kind, "from_constructed": built, "from_target": wanted}
+
+
+def test_arms_of_a_coupling_fit_a_terminal(run: Run, tmp_path: Path) -> None:
+    """The first layer of the construction has no values: a layer of neurons alone."""
+    net, out = tmp_path / "net", tmp_path / "arms"
+    assert run("build", "coupling", "--rho", "exp(-4*(u-v)**2)", "--F", "tanh(2*y)", "--error", "0.2", "--out", net).code == 0
+    result = run("experiment", "arms", net, "--steps", "40", "--batch", "4", "--out", out)
+    assert result.code == 0 and "…" not in result.out.split("training (sampled")[1]
+    assert sorted(place.name for place in out.iterdir()) == ["constructed", "continued", "random"]

@@ -146,3 +146,35 @@ def test_the_command_is_the_library(run: Run, tmp_path: Path) -> None:
     start = initial(Shape(heads=3, width=8, model_dim=2, key_dim=2), 1, 5, recipe.length)
     network, _ = train(start, FixedMemory((1,)), recipe)
     np.testing.assert_array_equal(network.layers[0].attention.decay, bundle.network.layers[0].attention.decay)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--seed", "9" * 23), "the seed is 999"),
+        (("--seed", "-1"), "the seed is -1"),
+        (("--rate", "nan"), "the rate is nan"),
+        (("--weight-decay", "nan"), "the weight decay is nan"),
+        (("--weight-decay", "inf"), "the weight decay is inf"),
+        (("--batch", "0"), "the batch is 0"),
+        (("--model-dim", "0"), "model dim is 0"),
+        (("--rpe", "table", "--reach", "0"), "needs a reach"),
+        (("--attention", "dp", "--key-dim", "0"), "--key-dim is 0"),
+    ],
+)
+def test_numbers_no_training_has_are_refused_by_name(run: Run, tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
+    refused = run("train", "--lags", "2", "--steps", "40", *flags, "--out", tmp_path / "net")
+    assert refused.code == 2 and words in refused.err and refused.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: Path) -> None:
+    """At the end the bundle could not be written, and the run would be lost."""
+    out = tmp_path / "net"
+    same = run(*TABLE, "--out", out, "--checkpoint", tmp_path / "." / "net")
+    assert same.code == 2 and "outside --out" in same.err and not out.exists()
+    assert run("train", "--lags", "1", "--heads", "1", "--steps", "40", "--out", out).code == 0
+    inside = run(*TABLE, "--out", out, "--checkpoint", out / "run.ckpt")
+    assert inside.code == 2 and "outside --out" in inside.err and not (out / "run.ckpt").exists()
+    structure = run("train", "--start", out, "--heads", "1", "--steps", "40", "--out", tmp_path / "more")
+    assert structure.code == 2 and "--heads does not go with --start" in structure.err

@@ -83,34 +83,19 @@ def show_arms(result: dict[str, Any]) -> None:
     """The comparison of all arms, and what became of the mechanism."""
     show_compared(result)
     out = console()
-    rows = [
-        [
-            row["arm"],
-            row["steps"],
-            *(f"{row[key]:.3g}" for key in ("first_loss", "highest_loss", "loss")),
-            number(row["moved"]),
-            *(number(row["mechanism"][key]) for key in _FROM),
-            row["mechanism"]["kind"],
-        ]
-        for row in result["arms"]
-    ]
-    columns = [
-        "arm",
-        "steps",
-        "first loss",
-        "highest",
-        "last",
-        "weights moved",
-        "kernel off the construction's",
-        "off the target's",
-        "mechanism",
-    ]
-    out.print(table("training (sampled; distances relative to the target's kernel)", columns, rows))
+    arms = result["arms"]
+    rows = [["steps", *(row["steps"] for row in arms)]]
+    rows += [[name, *(f"{row[key]:.3g}" for row in arms)] for name, key in _LOSSES]
+    rows.append(["weights moved", *(number(row["moved"]) for row in arms)])
+    rows += [[name, *(number(row["mechanism"][key]) for row in arms)] for name, key in _FROM]
+    rows.append(["mechanism", *(row["mechanism"]["kind"] for row in arms)])
+    out.print(table("training (sampled; distances relative to the target's kernel)", ["", *(row["arm"] for row in arms)], rows))
     out.print(result["sentence"], soft_wrap=True)
     out.print(f"written to {result['out']}", soft_wrap=True)
 
 
-_FROM = ("from_constructed", "from_target")
+_LOSSES = (("first loss", "first_loss"), ("highest loss", "highest_loss"), ("last loss", "loss"))
+_FROM = (("kernel off the construction's", "from_constructed"), ("kernel off the target's", "from_target"))
 
 
 def show_certificate(certificate: Certificate) -> None:
