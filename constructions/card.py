@@ -60,6 +60,7 @@ def check_output(path: Path) -> None:
                 raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another --out")
         elif not path.absolute().parent.is_dir():
             raise InputError(f"the folder {path.parent} does not exist; create it first")
+        os.rmdir(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))  # now, not after hours of work
     except OSError as error:
         raise InputError(f"cannot use {str(path)[:80]}: {error.strerror}") from None
 

@@ -231,7 +231,7 @@ def _refuse_divergence(losses: np.ndarray, first: int) -> None:
     broken = np.nonzero(~np.isfinite(losses).reshape(-1, losses.shape[-1]).all(axis=0))[0]
     if broken.size:
         step = first + int(broken[0]) + 1
-        raise Refusal(f"training diverged: the loss is not a finite number at step {step}; a smaller learning rate helps")
+        raise Refusal(f"training diverged: the loss is not a finite number at step {step}; a smaller learning rate may help")
 
 
 def _steps(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:

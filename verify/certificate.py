@@ -79,7 +79,7 @@ class Certificate:
             case Verdict.VACUOUS if "arithmetic" in self.details:
                 return f"certified to {self.certified:.3g}: in the worst case no better than a constant output ({self.trivial:.3g})"
             case Verdict.HOLDS if "arithmetic" in self.details:
-                return f"no theorem promises anything for such weights; their worst case is certified ({self.details['arithmetic']})"
+                return f"the worst case of these weights is certified ({self.details['arithmetic']}); no theorem promises it"
             case Verdict.HOLDS:
                 return "the network obeys the theorem's bound"
             case Verdict.VACUOUS:

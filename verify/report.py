@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analyzer.exact import decimal_above, decimal_below
-from verify.certificate import Certificate, Verdict
+from verify.certificate import Certificate, Verdict, finite
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.VIOLATED: "red"}
 
@@ -86,6 +86,7 @@ def show_arms(result: dict[str, Any]) -> None:
     arms = result["arms"]
     rows = [["steps", *(row["steps"] for row in arms)]]
     rows += [[name, *(f"{row[key]:.3g}" for row in arms)] for name, key in _LOSSES]
+    rows.append(["mean square error", *(f"{row['mean_square']:.3g}" for row in arms)])
     rows.append(["weights moved", *(number(row["moved"]) for row in arms)])
     rows += [[name, *(number(row["mechanism"][key]) for row in arms)] for name, key in _FROM]
     rows.append(["mechanism", *(row["mechanism"]["kind"] for row in arms)])
@@ -94,7 +95,7 @@ def show_arms(result: dict[str, Any]) -> None:
     out.print(f"written to {result['out']}", soft_wrap=True)
 
 
-_LOSSES = (("first loss", "first_loss"), ("highest loss", "highest_loss"), ("last loss", "loss"))
+_LOSSES = (("first loss", "first_loss"), ("highest loss", "highest_loss"), ("last loss (with slots, if taught)", "loss"))
 _FROM = (("kernel off the construction's", "from_constructed"), ("kernel off the target's", "from_target"))
 
 
@@ -108,10 +109,11 @@ def show_certificate(certificate: Certificate) -> None:
         f"{certificate.theorem}: {layers}, {sizes['heads']} heads{law}, "
         f"width {sizes['width']}, model dimension {sizes['model_dim']}, {sizes['parameters']} parameters, {certificate.dtype}"
     )
-    rows = [[_part_name(part.name), "", number(part.certified), number(part.bound)] for part in certificate.parts]
+    promised = (lambda _: "-") if "arithmetic" in certificate.details else number  # no theorem speaks of trained weights
+    rows = [[_part_name(part.name), "", number(part.certified), promised(part.bound)] for part in certificate.parts]
     if certificate.rounding:
-        rows.append(["rounding of evaluation", "", number(certificate.rounding), number(certificate.rounding)])
-    rows.append(["total", number(certificate.witness), number(certificate.certified), number(certificate.bound)])
+        rows.append(["rounding of evaluation", "", number(certificate.rounding), promised(certificate.rounding)])
+    rows.append(["total", number(certificate.witness), number(finite(certificate.certified)), promised(certificate.bound)])
     out.print(table("", ["part", "witness ≤", "certified ≤", "bound"], rows))
     if "plan" in certificate.details:
         _show_plan(certificate.details)

@@ -37,6 +37,8 @@ CONTINUED_RATE = 1e-5
 """The default rate for constructed weights: see above."""
 SAME = 0.1
 """Kernels this near, relative to their norm, look alike in a figure; nothing is certified here."""
+THROWN = 1e3
+"""A loss that rises by this factor was not led anywhere by its gradient: the steps were too long."""
 SEQUENCES = 256
 Report = Callable[[str, Progress], None]
 
@@ -94,6 +96,7 @@ def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, see
             training = bundle.card["training"]
             rows.append({"arm": name, **{key: training[key] for key in ("steps", "first_loss", "loss", "moved")}})
             rows[-1]["highest_loss"] = float(run.history.max())
+            rows[-1]["mean_square"] = next(c["sampled"]["overall"]["rms"] for c in result["networks"] if c["name"] == name) ** 2
             rows[-1]["mechanism"] = mechanism(result, name)
     return {**result, "arms": rows, "sentence": sentence(rows)}
 
@@ -124,5 +127,10 @@ def sentence(rows: Sequence[dict[str, Any]]) -> str:
         "unknown": "has no kernel to compare",
     }
     left = {CONTINUED: {"none": "has left the target's kernel", "another one": "has left the construction's kernel for another"}}
-    parts = [(row, answers | left.get(row["arm"], {})) for row in rows]
-    return "; ".join(f"{row['arm']} {answer[row['mechanism']['kind']]} (loss {row['loss']:.2g})" for row, answer in parts) + " (sampled)"
+    parts = []
+    for row in rows:
+        answer = (answers | left.get(row["arm"], {}))[row["mechanism"]["kind"]]
+        thrown = row["arm"] == CONTINUED and row["mechanism"]["kind"] == "none" and row["highest_loss"] > THROWN * row["first_loss"]
+        why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller --continued-rate" if thrown else ""
+        parts.append(f"{row['arm']} {answer} (mean square error {row['mean_square']:.2g}{why})")
+    return "; ".join(parts) + " (sampled)"
