@@ -120,7 +120,7 @@ def checked_decays(attention: Attention) -> np.ndarray:
 
 def table_weights(attention: Attention) -> list[list[arb]]:
     """e^{b(s)} / Σ e^{b} for every head of type table, at the working precision."""
-    powers = [[arb(b).exp() for b in row] for row in to_exact(attention.table)]
+    powers = [[arb(b - max(row)).exp() for b in row] for row in to_exact(attention.table)]  # e^{10³⁰} is beyond balls too
     return [[w / sum(row, arb(0)) for w in row] for row in powers]
 
 

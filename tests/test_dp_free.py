@@ -525,3 +525,15 @@ def test_log_heads_see_nothing_of_one_token() -> None:
     finite = replace(network, layers=(replace(layer, attention=replace(layer.attention, window="finite")),))
     with pytest.raises(Refusal, match="two tokens at least"):
         layer_error(finite, KernelMemory(("exp(-s)",)), length=1)
+
+
+@pytest.mark.parametrize("length", [None, 4])
+def test_biases_beyond_their_exponential_are_certified(length: int | None) -> None:
+    """Tables of ±10³⁰⁸ choose one distance: what the head holds is x_{t−1}, as with biases of ±10³."""
+    results = []
+    for size in (1e3, 1e308):
+        window = "infinite" if length is None else "finite"
+        network = random_network(np.random.default_rng(0), ["table"], window=window, dim=1, reach=3, bias=False)
+        network.layers[0].attention.table[0] = -size, size, -size
+        results.append(layer_error(network, FixedMemory((1,), 1, "relu(m1)"), length=length))
+    assert results[0].certified == results[1].certified < 10 and results[1].witness <= results[1].certified

@@ -237,7 +237,7 @@ def _array_weights(kind: str, decay: fmpq, biases: Row, length: int, bits: int) 
     """softmax of p φ(s) over 0 ≤ s < length (lin, none) or 1 ≤ s < length (log), or of the biases as far as they and the array go."""
     with working_precision(bits):
         if kind == "table":
-            raw = [arb(b).exp() for b in biases[:length]]
+            raw = [arb(b - max(biases[:length])).exp() for b in biases[:length]]
             raw += [arb(0)] * (length - len(raw))
         elif kind == "log":
             raw = [arb(0), *(arb(s) ** -arb(decay) for s in range(1, length))]
