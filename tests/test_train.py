@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer.targets import FixedMemory
+from constructions import fast
 from constructions.bundle import load, write
 from constructions.card import read_files
 from constructions.learning import train
@@ -178,3 +179,16 @@ def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: 
     assert inside.code == 2 and "outside --out" in inside.err and not (out / "run.ckpt").exists()
     structure = run("train", "--start", out, "--heads", "1", "--steps", "40", "--out", tmp_path / "more")
     assert structure.code == 2 and "--heads does not go with --start" in structure.err
+
+
+def test_the_witness_of_an_alphabet_is_made_of_letters(run: Run, tmp_path: Path) -> None:
+    target = tmp_path / "letters.toml"
+    target.write_text('kind = "fixed"\nlags = [1]\nalphabet = [-1, 1]\n')
+    result = run("train", "--target", target, "--heads", "2", "--steps", "40", "--length", "12", "--out", tmp_path / "net", "--json")
+    assert (
+        result.code == 0 and 0 < result.json["witness"] <= result.json["certified"] and "random sequences" in result.json["witness_input"]
+    )
+    network = load(read_files(tmp_path / "net")).network
+    letters = np.random.default_rng(0).choice([-1.0, 1.0], (512, 12, 1))
+    errors = np.abs(fast.forward(network, letters)[:, -1] - letters[:, -2, 0])
+    assert result.json["witness"] <= errors.max() * 1.5

@@ -54,10 +54,13 @@ def verify_learnt(network: Transformer, target: Target, length: int | None = Non
         found = layer_error(network, target, seed=seed, length=length if finite else None)
     except Refusal as refusal:
         return _measured(network, target, str(refusal), length, seed, common)
+    witness, witness_input = found.witness, found.witness_input
+    if isinstance(target, FixedMemory) and target.alphabet is not None:  # the certificate holds on [−1, 1], a witness is made of letters
+        witness, witness_input, _ = _sampled_witness(network, target, length, seed)
     return Certificate(
         theorem=DP_FREE,
-        witness=found.witness,
-        witness_input=found.witness_input,
+        witness=witness,
+        witness_input=witness_input,
         certified=found.certified,
         bound=found.certified,
         rounding=found.rounding or 0.0,
@@ -75,6 +78,24 @@ def _kind(target: Target) -> str:
 
 def _measured(network: Transformer, target: Target, reason: str, length: int | None, seed: int, common: dict[str, Any]) -> Certificate:
     start = time.perf_counter()
+    witness, witness_input, tokens = _sampled_witness(network, target, length, seed)
+    return Certificate(
+        theorem=MEASURED,
+        witness=witness,
+        witness_input=witness_input,
+        certified=float("inf"),
+        bound=float("inf"),
+        rounding=0.0,
+        trivial=_trivial(target, tokens),
+        parts=(),
+        seconds=time.perf_counter() - start,
+        details={"arithmetic": network.dtype, "uncertified": reason},
+        **common,
+    )
+
+
+def _sampled_witness(network: Transformer, target: Target, length: int | None, seed: int) -> tuple[float, str, np.ndarray]:
+    """(largest error seen, rounded down; where; the random sequences)."""
     if isinstance(target, CouplingTarget):
         length = target.length
     length = length or max(LENGTH, 2 * settled(target))
@@ -87,19 +108,7 @@ def _measured(network: Transformer, target: Target, reason: str, length: int | N
     errors = np.abs(outputs - values(target, np)(tokens)[:, -1])
     worst = np.argsort(errors)[::-1][:CANDIDATES]
     exact = [lower(abs(arb(rational(float(outputs[i]))) - exact_value(target, tokens[i]))) for i in worst]
-    return Certificate(
-        theorem=MEASURED,
-        witness=max(0.0, *exact),
-        witness_input=f"the worst of {len(tokens)} random sequences of {length} tokens, at the last one",
-        certified=float("inf"),
-        bound=float("inf"),
-        rounding=0.0,
-        trivial=_trivial(target, tokens),
-        parts=(),
-        seconds=time.perf_counter() - start,
-        details={"arithmetic": network.dtype, "uncertified": reason},
-        **common,
-    )
+    return max(0.0, *exact), f"the worst of {len(tokens)} random sequences of {length} tokens, at the last one", tokens
 
 
 def exact_value(target: Target, tokens: np.ndarray) -> arb:
