@@ -112,11 +112,23 @@ def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
     return diagonals[:, :, rows - 1 : rows - 1 + length]
 
 
-def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) -> tuple[jax.Array, jax.Array]:
-    """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,).
+BLOCKS, LEAST_BLOCK = 4, 32
+"""Blocks of queries, each of which looks at no more tokens than it sees: 5/8 of all pairs. More blocks save little and cost calls."""
 
-    Softmax divides once, after values were mixed; where weights read positions only, its sum over the whole past is known beforehand.
-    """
+
+def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) -> tuple[jax.Array, jax.Array]:
+    """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,)."""
+    length = x.shape[-2]
+    rows = length - first
+    if attention.window == "full" or attention.kind not in ("dp", "nf") or rows < BLOCKS * LEAST_BLOCK:
+        return _attend(attention, x, past, first)
+    ends = [first + rows * (k + 1) // BLOCKS for k in range(BLOCKS)]
+    parts = [_attend(attention, x[..., :end, :], past, start) for start, end in zip([first, *ends], ends, strict=False)]
+    return jnp.concatenate([attended for attended, _ in parts], axis=-2), parts[0][1]
+
+
+def _attend(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
+    """Softmax divides once, after values were mixed; where weights read positions only, its sum over the whole past is known beforehand."""
     length, queries = x.shape[-2], x[..., first:, :]
     inside = _positions(attention, first, length) + _scores(attention, queries, x)
     before = _before(attention, queries, past, first)

@@ -51,6 +51,24 @@ def test_passes_agree_on_biases_per_distance(kind: str, window: str, reach: int)
         assert np.abs(fast.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
+@pytest.mark.parametrize("rpe", ["lin", "log", "table"])
+@pytest.mark.parametrize("window", ["infinite", "finite"])
+@pytest.mark.parametrize("first", [0, 3])
+def test_blocks_of_queries_change_nothing(rpe: str, window: str, first: int) -> None:
+    """Long arrays are attended to in blocks, which see shorter arrays: the same outputs as all at once."""
+    rng = np.random.default_rng(first)
+    length = reference.BLOCKS * reference.LEAST_BLOCK + 7
+    network = random_network(rng, [rpe] * 2, "dp", window)
+    x, past = rng.uniform(-1, 1, (2, length, 3)), rng.uniform(-1, 1, 3)
+    with with_x64("float64"):
+        attention = network.layers[0].attention
+        blocks, blocks_past = reference.attend(attention, jnp.asarray(x), jnp.asarray(past), first)
+        whole, whole_past = reference._attend(attention, jnp.asarray(x), jnp.asarray(past), first)
+    np.testing.assert_allclose(blocks, whole, atol=1e-13)
+    np.testing.assert_allclose(blocks_past, whole_past, atol=1e-13)
+    assert blocks.shape == (2, length - first, 3)
+
+
 def test_a_bias_per_distance_by_hand() -> None:
     """One table head over the infinite past: its exact kernel, and the definition in numpy."""
     network = random_network(np.random.default_rng(3), ["table"], bias=False, dim=1)
