@@ -168,9 +168,14 @@ def to_parameters(network: Transformer) -> Transformer:
     return _on_decays(lambda a: jnp.log(jnp.asarray(a.decay) - _leasts(a).astype(a.decay.dtype)), network)
 
 
+SLOWEST, FASTEST = 2.0**-19, 2.0**20
+"""What p − least may be after training: the reference pass takes decays of log heads below 1 + 1e-6 for that number, and heads faster than
+2^20 see one token in every float type. Networks at these ends can be stored and read again."""
+
+
 def to_network(parameters: Transformer) -> Transformer:
-    """p = least + e^θ."""
-    return _on_decays(lambda a: _leasts(a) + jnp.exp(a.decay), parameters)
+    """p = least + e^θ, within what can be told apart."""
+    return _on_decays(lambda a: _leasts(a) + jnp.clip(jnp.exp(a.decay), SLOWEST, FASTEST), parameters)
 
 
 def outputs(network: Transformer, tokens: jax.Array, first: int = 0) -> jax.Array:
@@ -292,6 +297,8 @@ def train(
             stop=recipe.stop,
         )
         found = to_network(trained.parameters).map(np.asarray)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found)):
+        raise Refusal("training diverged in its last step: a weight is not a finite number; a smaller learning rate may help")
     return found, trained
 
 

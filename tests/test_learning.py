@@ -12,6 +12,8 @@ import pytest
 from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory
 from constructions import checkpoint, fast, reference
+from constructions.bundle import load, write
+from constructions.card import read_files
 from constructions.learning import (
     as_float,
     initial,
@@ -54,6 +56,17 @@ def test_decays_survive_the_change_of_variable_and_the_pass_is_the_reference_pas
     tokens = np.random.default_rng(1).uniform(-1, 1, (2, 20, 2)).astype("float32")
     np.testing.assert_allclose(outputs(network, tokens, 7)[..., 0], reference.forward(network, tokens)[:, 7:], atol=1e-5)
     np.testing.assert_allclose(outputs(network, tokens, 7)[..., 0], fast.forward(network, tokens)[:, 7:], atol=1e-5)
+
+
+@pytest.mark.parametrize(("rpe", "window"), [("lin", "infinite"), ("log", "infinite"), ("log", "finite")])
+def test_decays_at_the_ends_of_their_range_can_be_stored(rpe, window, tmp_path):
+    network = random_network(np.random.default_rng(0), [rpe] * 2, "dp-free", window, dtype="float32", bias=False)
+    attention = network.layers[0].attention
+    for theta in (-1e4, 1e4):
+        moved = replace(attention, decay=np.full(2, theta, np.float32))
+        bounded = to_network(replace(network, layers=(replace(network.layers[0], attention=moved),))).map(np.asarray)
+        write(tmp_path / "net", bounded, {}, "")
+        assert np.isfinite(fast.forward(load(read_files(tmp_path / "net")).network, np.ones((5, 2)))).all()
 
 
 @pytest.mark.parametrize(
