@@ -1441,7 +1441,7 @@ _STRUCTURE = ("rpe", "attention", "window", "heads", "layers", "width", "model_d
 @click.option("--heads", type=int, default=8, show_default=True)
 @click.option("--layers", type=int, default=1, show_default=True)
 @click.option("--width", type=int, default=32, show_default=True, help="Neurons of every feed-forward network.")
-@click.option("--model-dim", type=int, help="Width of the residual stream.  [default: one coordinate for x0 and every memory]")
+@click.option("--model-dim", type=int, help="Width of the stream.  [default: x0 and every memory; couplings: query, key and value]")
 @click.option("--key-dim", type=int, default=2, show_default=True, help="Coordinates of queries and keys (dp, nf).")
 @click.option("--reach", type=int, help="Distances of a table.  [default: the length of the sequences]")
 @click.option("--linear", is_flag=True, help="No feed-forward network at the end: the output is a coordinate of the stream.")
@@ -1512,7 +1512,7 @@ def train(
             heads=heads,
             width=width,
             layers=layers,
-            model_dim=model_dim if model_dim is not None else memories.coordinates if memories is not None else 8,
+            model_dim=model_dim if model_dim is not None else memories.coordinates if memories is not None else 2 * key_dim + 1,
             rpe=rpe,
             attention=attention,
             window=window,

@@ -23,6 +23,7 @@ import optax
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
+from analyzer.exact import nearest
 from analyzer.targets import FixedMemory, KernelMemory, Target
 from constructions import target_values
 from constructions.checkpoint import fingerprint
@@ -38,7 +39,8 @@ def initial(shape: Shape, dim: int, seed: int, longest: int, dtype: str = "float
     """Random weights: every map has variance 1/inputs, so that streams keep their size; residual branches are divided by √layers.
 
     Decays of lin heads have half-lives spread geometrically from 1 to `longest` tokens; log heads have p − least from 1/4 to 4 in the same
-    way: the kernels s^{−p} between nearly flat and nearly one token. Tables start flat but for noise. Biases start at 0.
+    way: the kernels s^{−p} between nearly flat and nearly one token. Tables start flat but for noise of 2 %, which tells heads apart.
+    Biases start at 0.
     """
     check_shape(shape, dim)
     rng = np.random.default_rng(seed)
@@ -192,7 +194,7 @@ def sampler(target: Target, recipe: Recipe, dtype: str) -> Callable[[jax.Array],
         letters = letters_of(target)
         return lambda key: jnp.asarray(letters, dtype)[jax.random.randint(key, shape, 0, len(letters))]
     if isinstance(target, FixedMemory) and target.alphabet is not None:
-        values = np.array([float(v.p) / float(v.q) for v in target.alphabet])
+        values = np.array([nearest(v) for v in target.alphabet])
         return lambda key: jnp.asarray(values, dtype)[jax.random.randint(key, (*shape, target.dim), 0, len(values))]
     if recipe.signs:
         return lambda key: jax.random.rademacher(key, (*shape, target.dim), dtype)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Result
-from verify.experiments.arms import mechanism
+from verify.experiments.arms import mechanism, sentence
 
 Run = Callable[..., Result]
 
@@ -44,6 +44,13 @@ def test_a_mechanism_is_read_off_the_kernels(built: float | None, wanted: float,
         distances.append({"a": "constructed", "b": "arm", "l1": 2 * built})
     found = mechanism({"target_kernel": [[0.0, -2.0]], "kernel_distances": distances}, "arm")
     assert found == {"kind": kind, "from_constructed": built, "from_target": wanted}
+
+
+def test_outputs_that_are_no_numbers_are_said_so() -> None:
+    row = {"arm": "random", "mechanism": {"kind": "none"}, "mean_square": None, "first_loss": 1.0, "highest_loss": 1.0}
+    assert sentence([row]) == "random has not found the target's kernel (mean square error not finite) (sampled)"
+    thrown = {**row, "arm": "continued", "mean_square": 0.5, "highest_loss": 1e9}
+    assert "thrown off by its first steps (loss up to 1e+09)" in sentence([thrown])
 
 
 def test_arms_of_a_coupling_fit_a_terminal(run: Run, tmp_path: Path) -> None:

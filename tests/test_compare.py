@@ -243,14 +243,14 @@ def test_signs_are_drawn() -> None:
 def test_a_contradicted_certificate_is_a_fault(run: Any, places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     honest = dp_free.layer_error
 
-    def small(network: Transformer, target: Any, *, seed: int) -> dp_free.LayerError:
-        return replace(honest(network, target, seed=seed), witness=0.0, certified=1e-3)
+    def small(network: Transformer, target: Any, *, seed: int, length: int | None) -> dp_free.LayerError:
+        return replace(honest(network, target, seed=seed, length=length), witness=0.0, certified=1e-3)
 
     monkeypatch.setattr(dp_free, "layer_error", small)
     result = run("compare", places["float"], places["linear"], "--sequences", 10, "--json")
     assert result.code == 1 and all("exceeds the certified error 0.001" in n["faults"][0] for n in result.json["networks"])
 
-    def refusing(network: Transformer, target: Any, *, seed: int) -> dp_free.LayerError:
+    def refusing(network: Transformer, target: Any, *, seed: int, length: int | None) -> dp_free.LayerError:
         raise Refusal("not this one")
 
     monkeypatch.setattr(dp_free, "layer_error", refusing)

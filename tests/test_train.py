@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flint import fmpq
 
 from analyzer.targets import FixedMemory
 from constructions import fast
 from constructions.bundle import load, write
 from constructions.card import read_files
-from constructions.learning import train
+from constructions.learning import affine_readout, train
+from constructions.transformer import Attention, Layer, Transformer
 from tests.conftest import Result
+from verify.learnt import verify_learnt
 
 Run = Callable[..., Result]
 TABLE = ("train", "--lags", "2", "--rpe", "table", "--linear", "--heads", "2", "--reach", "5", "--steps", "400", "--rate", "0.03")
@@ -105,6 +108,8 @@ def test_a_finite_window_is_certified_at_its_last_token(run: Run, tmp_path: Path
         weights = np.arange(1, 20) ** -float(attention.decay[h])
         kernel[1:] += float((attention.output[h] @ attention.value[h] @ network.embedding)[0, 0]) * weights / weights.sum()
     kernel[0] += float(network.embedding[0, 0])
+    beside = run("compare", out, out, "--length", "20", "--sequences", "4", "--json").json["networks"][0]["certificate"]
+    assert beside["certified"] == result.json["certified"] and beside["over"].endswith("at the last of 20")
     assert result.json["certified"] == pytest.approx(np.abs(kernel - np.exp(-np.arange(20.0))).sum(), rel=1e-5)
 
 
@@ -179,6 +184,19 @@ def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: 
     assert inside.code == 2 and "outside --out" in inside.err and not (out / "run.ckpt").exists()
     structure = run("train", "--start", out, "--heads", "1", "--steps", "40", "--out", tmp_path / "more")
     assert structure.code == 2 and "--heads does not go with --start" in structure.err
+
+
+def test_letters_count_as_given_in_the_network_s_type() -> None:
+    """A network that returns x_{t−1} to the last bit has no error on 0.1, though float32 has no such number."""
+    empty = np.zeros((1, 0, 2), np.float32)
+    heads = Attention(
+        np.zeros(1, np.float32), np.array([[[0, 1]]], np.float32), np.array([[[1], [0]]], np.float32), empty, empty,
+        np.zeros((0, 2), np.float32), ("table",), table=np.array([[-1000, 0]], np.float32),
+    )  # fmt: skip
+    embedding = np.array([[0], [1]], np.float32)
+    network = Transformer(embedding, np.zeros(2, np.float32), (Layer(heads, affine_readout(2, "float32")),))
+    found = verify_learnt(network, FixedMemory((1,), 1, None, (fmpq(-1), fmpq(1, 10), fmpq(1))))
+    assert found.witness == 0 <= found.certified < 1e-5
 
 
 def test_the_witness_of_an_alphabet_is_made_of_letters(run: Run, tmp_path: Path) -> None:

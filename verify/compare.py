@@ -37,12 +37,11 @@ from constructions.transformer import Attention, Transformer, to_float
 from verify import dp_free
 from verify.bundles import verify_bundle
 from verify.certificate import Verdict, finite
+from verify.learnt import DP_FREE, trained_length
 
 COUNTING_RULE = (
     "parameters: every entry of every stored array (embedding and its bias, decays, W_V, W_O, W_Q, W_K, pointers, tables, B, c, A)"
 )
-LAYER = "dp-free layer"
-"""The name of the certificate that does not ask where a network comes from."""
 HALVINGS = 10
 """Sequences are so long that every head has seen all but 2^-10 of its weight: less than a figure shows."""
 LONGEST = 256
@@ -220,21 +219,23 @@ def _sampled(outputs: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
 
 def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     """witness ≤ worst-case error ≤ certified and by whom, or why there is none."""
-    reason = _unsuited(bundle.network, target)
+    finite_window = bundle.network.layers[0].attention.window == "finite"
+    length = trained_length(bundle.card) if finite_window else None
+    reason = _unsuited(bundle.network, target, length)
     if reason is None:
         assert isinstance(target, FixedMemory | KernelMemory)
         try:
-            found = dp_free.layer_error(bundle.network, target, seed=seed)
+            found = dp_free.layer_error(bundle.network, target, seed=seed, length=length)
             lettered = isinstance(target, FixedMemory) and target.alphabet is not None
             return {
-                "by": LAYER,
+                "by": DP_FREE,
                 "witness": None if lettered else found.witness,  # its tokens need not be letters
                 "certified": finite(found.certified),
                 "rounding": found.rounding,
                 "arithmetic": found.arithmetic,
                 "trivial": found.trivial,
                 "witness_input": None if lettered else found.witness_input,
-                "over": "tokens in [-1, 1]",
+                "over": "tokens in [-1, 1]" if length is None else f"tokens in [-1, 1], at the last of {length}",
                 "reason": None,
             }
         except LemmaformerError as error:
@@ -264,7 +265,7 @@ def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
     }
 
 
-def _unsuited(network: Transformer, target: Target) -> str | None:
+def _unsuited(network: Transformer, target: Target, length: int | None) -> str | None:
     """Why the certificate of one dp-free layer does not apply, or None."""
     if isinstance(target, CouplingTarget):
         return "no certificate for couplings from weights alone"
@@ -275,8 +276,8 @@ def _unsuited(network: Transformer, target: Target) -> str | None:
         return f"no certificate for {len(network.layers)} layers from weights alone"
     if attention.kind != "dp-free":
         return f"no certificate for {attention.kind} attention"
-    if attention.window != "infinite":
-        return f"no certificate for a {attention.window} window"
+    if attention.window != "infinite" and length is None:
+        return f"no certificate for a {attention.window} window without the length of its training"
     return None
 
 

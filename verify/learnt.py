@@ -24,7 +24,7 @@ from analyzer.exact import lower, rational
 from analyzer.targets import FixedMemory, KernelMemory, Target, target_from_dict
 from constructions.execute import run
 from constructions.recipes import MAX_LENGTH, Recipe
-from constructions.target_values import draw, settled, token_dim, values
+from constructions.target_values import draw, letters_of, settled, token_dim, values
 from constructions.transformer import Transformer
 from verify.certificate import Certificate, Part
 from verify.dp_free import layer_error
@@ -102,6 +102,8 @@ def _sampled_witness(network: Transformer, target: Target, length: int | None, s
     tokens = draw(target, np.random.default_rng(seed), (SEQUENCES, length))
     if isinstance(target, FixedMemory | KernelMemory) and getattr(target, "alphabet", None) is None:
         tokens = np.concatenate([tokens, np.sign(tokens)])
+    if network.dtype != "exact":
+        tokens = tokens.astype(network.dtype).astype(np.float64)  # tokens count as given in the network's type
     outputs = run(network, tokens)[:, -1].astype(np.float64)
     if not np.isfinite(outputs).all():
         raise Refusal("the network's outputs are not finite numbers on random tokens: there is nothing to measure")
@@ -127,8 +129,7 @@ def exact_value(target: Target, tokens: np.ndarray) -> arb:
 
 
 def _letter(target: AdaptiveMemory, token: np.ndarray) -> int:
-    distances = [max(abs(float(arb(a)) - b) for a, b in zip(letter, token, strict=True)) for letter in target.alphabet]
-    return int(np.argmin(distances))
+    return int(np.abs(letters_of(target) - token).max(axis=1).argmin())
 
 
 def _trivial(target: Target, tokens: np.ndarray) -> float:

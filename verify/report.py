@@ -86,7 +86,7 @@ def show_arms(result: dict[str, Any]) -> None:
     arms = result["arms"]
     rows = [["steps", *(row["steps"] for row in arms)]]
     rows += [[name, *(f"{row[key]:.3g}" for row in arms)] for name, key in _LOSSES]
-    rows.append(["mean square error", *(f"{row['mean_square']:.3g}" for row in arms)])
+    rows.append(["mean square error", *("-" if row["mean_square"] is None else f"{row['mean_square']:.3g}" for row in arms)])
     rows.append(["weights moved", *(number(row["moved"]) for row in arms)])
     rows += [[name, *(number(row["mechanism"][key]) for row in arms)] for name, key in _FROM]
     rows.append(["mechanism", *(row["mechanism"]["kind"] for row in arms)])
@@ -745,7 +745,7 @@ def show_compared(result: dict[str, Any]) -> None:
             if note is not None and note not in n["faults"] and (what == "certificate" or result["target_kernel"] is not None):
                 out.print(f"{n['name']}, {what}: {note}", soft_wrap=True)
         if n["certificate"]["rounding"] is None and n["certificate"]["by"] is not None:
-            out.print(f"{n['name']}: certified for {n['certificate']['arithmetic']}", soft_wrap=True)
+            out.print(f"{n['name']}: certified for {n['certificate']['arithmetic']}, {n['certificate']['over']}", soft_wrap=True)
         if n["sampled"]["not_finite"]:
             out.print(f"{n['name']}: {n['sampled']['not_finite']} outputs are not finite numbers", soft_wrap=True)
         for fault in n["faults"]:

@@ -96,7 +96,8 @@ def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, see
             training = bundle.card["training"]
             rows.append({"arm": name, **{key: training[key] for key in ("steps", "first_loss", "loss", "moved")}})
             rows[-1]["highest_loss"] = float(run.history.max())
-            rows[-1]["mean_square"] = next(c["sampled"]["overall"]["rms"] for c in result["networks"] if c["name"] == name) ** 2
+            root = next(c["sampled"]["overall"]["rms"] for c in result["networks"] if c["name"] == name)
+            rows[-1]["mean_square"] = None if root is None else root**2
             rows[-1]["mechanism"] = mechanism(result, name)
     return {**result, "arms": rows, "sentence": sentence(rows)}
 
@@ -132,5 +133,6 @@ def sentence(rows: Sequence[dict[str, Any]]) -> str:
         answer = (answers | left.get(row["arm"], {}))[row["mechanism"]["kind"]]
         thrown = row["arm"] == CONTINUED and row["mechanism"]["kind"] == "none" and row["highest_loss"] > THROWN * row["first_loss"]
         why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller --continued-rate" if thrown else ""
-        parts.append(f"{row['arm']} {answer} (mean square error {row['mean_square']:.2g}{why})")
+        square = "not finite" if row["mean_square"] is None else f"{row['mean_square']:.2g}"
+        parts.append(f"{row['arm']} {answer} (mean square error {square}{why})")
     return "; ".join(parts) + " (sampled)"

@@ -11,7 +11,8 @@ feed-forward width, until the counts agree within `AGREE`. The second comparison
 dp attention: same D, H, m, L; dot products add their W_Q and W_K.
 
 Losses are nats per character on the last tenth of the text, which is never trained on: means over windows taken one after another. A
-sampled number: what is compared with print is its direction, never its size.
+sampled number: what is compared with print is its direction, never its size. Steps were cut from 1000 to 600 for time after one trial of
+200; sizes and rate were not tuned. With two seeds the lead of depth over heads is of the order of their spread.
 """
 
 import time
