@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from typing import Literal
 
 import sympy
 from flint import arb, arb_poly, arb_series, ctx, fmpq
@@ -38,10 +37,7 @@ from flint import arb, arb_poly, arb_series, ctx, fmpq
 from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import evaluate, rational, upper, working_precision
-
-Rpe = Literal["lin", "log"]
-LayerRpe = Literal["lin", "log", "mixed"]
-"""Heads of one type, or of both in one layer."""
+from analyzer.families import LayerRpe, Rpe
 
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")

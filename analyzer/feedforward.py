@@ -21,6 +21,7 @@ from flint import arb
 
 from analyzer.errors import Refusal
 from analyzer.exact import evaluate, upper
+from analyzer.families import MAX_WIDTH
 from analyzer.readout import ReadOut
 
 ell, curvature, m, barron, D = sympy.symbols("ell psi2 m barron D", positive=True)
@@ -29,9 +30,6 @@ BARRON: sympy.Expr = 4 * barron * sympy.sqrt((D + 1) / m)
 
 AFFINE_NEURONS = 3
 """relu(a·u), relu(−a·u) and the constant."""
-
-MAX_WIDTH = 200_000
-"""Neurons we build: certifying them one by one takes about a minute."""
 
 
 @dataclass(frozen=True)

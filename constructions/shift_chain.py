@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,15 +32,16 @@ from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import UNIT, to_grid, upper, working_precision
+from analyzer.families import DEFAULT_ERROR, MAX_DEPTH, Fixed
 from analyzer.kernels import l1_norm
 from analyzer.relu_error import Neuron
 from analyzer.targets import FixedMemory
-from analyzer.theorems.shift_chain import MAX_DEPTH, check_options, composed, least_heads, readout_variables
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
+from analyzer.theorems.shift_chain import check_options, composed, least_heads, readout_variables
 from constructions import banks as bank_of
-from constructions import feedforward, thm_3_1
+from constructions import feedforward
 from constructions.balanced import balanced_bank
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fused import FusedLayer, fuse_layer
 from constructions.precision import MANTISSA
 from constructions.thm_3_1 import MAX_SLOPE, round_network
@@ -157,31 +159,25 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Construction(thm_3_1.Construction):
+class ShiftChain(Construction):
     """A chain built for a target, and what it was built from."""
 
-    shifts: tuple[int, ...]
+    shifts: tuple[int, ...] = ()
 
 
-def build(
-    target: FixedMemory,
-    *,
-    bank: str = "minimal",
-    depth: int | None = None,
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> Construction:
-    """Plan and build a chain for a target, restored if it has an alphabet; `depth` None plans it, `heads` is the most in a layer."""
-    budget = DEFAULT_ERROR if error is None else error
-    check_options(target, "lin", bank, depth, heads, budget, dtype, target.alphabet is not None, width)
+def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> ShiftChain:
+    """Plan and build a chain for a target, restored if it has an alphabet; depth auto plans it, `heads` is the most in a layer."""
+    if options is None:
+        keywords = {"depth": "auto", "restore": target.alphabet is not None, "dtype": "float32", **keywords}
+    options = Fixed.of(options, keywords)
+    bank, heads, dtype = options.bank, options.heads, options.dtype
+    depth = None if options.depth == "auto" else options.depth
+    budget = DEFAULT_ERROR if options.error is None else options.error
+    check_options(target, options)
     if target.alphabet is not None:
         chain = _planned(target, bank, depth, heads, dtype, None)
         network = _assemble(target, chain, None)
-        return Construction(target, bank, ffn, round_network(network, dtype), seed, 1, tuple(s for s, _ in chain))
+        return ShiftChain(target, options, round_network(network, dtype), 1, tuple(s for s, _ in chain))
     curved = bool(target.readout.ridges)
     box = [arb(1)] * target.dim + [arb(1 + min(1.0, budget))] * (target.readout.coordinates - target.dim)
     lipschitz = [upper(lip) for lip in target.readout.lipschitz(box)[1:]]
@@ -190,9 +186,9 @@ def build(
     share = min(1.0, budget, (budget / 2 if curved else budget) / max(sum(lipschitz), 2.0**-40))
     chain = _exact_chain(target, depth, heads, share) if dtype == "exact" else _planned(target, bank, depth, heads, dtype, share)
     radii = [arb(1)] * target.dim + [arb(1 + share)] * (target.readout.coordinates - target.dim)
-    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, budget / 2, seed)
+    neurons, draws = feedforward.read_out_neurons(options.ffn, target.readout, radii, options.width, budget / 2, options.seed)
     network = _assemble(target, chain, neurons)
-    return Construction(target, bank, ffn, round_network(network, dtype), seed, draws, tuple(s for s, _ in chain))
+    return ShiftChain(target, options, round_network(network, dtype), draws, tuple(s for s, _ in chain))
 
 
 PLANNED_ROOM = 15 / 16

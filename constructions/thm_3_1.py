@@ -11,15 +11,15 @@ Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import upper, working_precision
-from analyzer.extraction import LayerRpe, Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.families import Fixed, Kernel
 from analyzer.kernels import l1_norm
 from analyzer.targets import FixedMemory, KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
@@ -27,6 +27,7 @@ from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.balanced import balanced_bank, fitted_error, weight_sums
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fused import fuse
 from constructions.mixed_bank import mixed_minimal
 from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
@@ -38,43 +39,17 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
-Layered = TypeVar("Layered", FixedMemory, KernelMemory)
-
-
-@dataclass(frozen=True)
-class Construction(Generic[Layered]):
-    """A network built for a target, and what it was built from."""
-
-    target: Layered
-    bank: str
-    ffn: str
-    network: Transformer
-    seed: int
-    draws: int
-
-
 def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
     """Named blocks of the residual stream."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
 
-def build(
-    target: FixedMemory,
-    *,
-    rpe: LayerRpe = "lin",
-    bank: str = "minimal",
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-    share: bool = False,
-) -> Construction[FixedMemory]:
+def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    check_layer(target, rpe, bank, heads, dtype, error)
-    check_sizes(target, rpe, bank, heads, error, width)
-    budget = DEFAULT_ERROR if error is None else error
+    options = Fixed.of(options, keywords)
+    check_layer(target, options.rpe, options.bank, options.heads, options.dtype, options.error)
+    check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)
     box = box_of(target, [arb(cap)] * len(target.lags))
@@ -82,26 +57,19 @@ def build(
     if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
-    head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
-    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
-    return Construction(target, bank, ffn, network, seed, draws)
+    head_banks = _banks(target, options, lipschitz, attention_error, cap)
+    network, draws = with_readout(target, head_banks, options, budget / 2, box)
+    return Construction(target, options, network, draws)
 
 
 def with_readout(
-    target: FixedMemory | KernelMemory,
-    head_banks: list[HeadBank],
-    ffn: str,
-    width: int | None,
-    error: float,
-    dtype: str,
-    seed: int,
-    box: list[arb],
+    target: FixedMemory | KernelMemory, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
 ) -> tuple[Transformer, int]:
     """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
     network = assemble(target, head_banks, placeholder(target))
-    radii = box_of(target, _delivered(target, network, head_banks, dtype)) if target.readout.ridges else box
-    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, error, seed)
-    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), dtype), draws
+    radii = box_of(target, _delivered(target, network, head_banks, options.dtype)) if target.readout.ridges else box
+    neurons, draws = feedforward.read_out_neurons(options.ffn, target.readout, radii, options.width, error, options.seed)
+    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), options.dtype), draws
 
 
 def box_of(target: FixedMemory | KernelMemory, errors: Sequence[arb]) -> list[arb]:
@@ -141,18 +109,8 @@ def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -
     return UNIT[dtype] * (4 + (target.dim + 1) + target.readout.coordinates + 5 + heads * target.dim + 1)
 
 
-def _banks(
-    target: FixedMemory,
-    rpe: LayerRpe,
-    bank: str,
-    heads: int | None,
-    lipschitz: list[arb],
-    attention_error: float,
-    cap: float,
-    dtype: str,
-    share: bool,
-) -> list[HeadBank]:
-    lags = target.lags
+def _banks(target: FixedMemory, options: Fixed, lipschitz: list[arb], attention_error: float, cap: float) -> list[HeadBank]:
+    lags, rpe, bank, heads, dtype, share = target.lags, options.rpe, options.bank, options.heads, options.dtype, options.share
     if rpe == "mixed":
         return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
     if bank == "balanced":

@@ -14,6 +14,7 @@ The inner FFNs are exact encodings or Barron samples followed by rounding, or re
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -22,13 +23,15 @@ from analyzer.adaptive import AdaptiveMemory
 from analyzer.errors import Refusal
 from analyzer.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
+from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_ball, slot_form
 from analyzer.relu_error import Neuron, local_range
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, extraction_budget
+from analyzer.theorems.thm_3_1 import extraction_budget
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions import feedforward
+from constructions.construction import Construction
 from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.lagged import MAX_TABLE, lagged_layers
@@ -74,52 +77,25 @@ def slots_of(target: AdaptiveMemory) -> Slots:
     return Slots(len(target.memories), target.dim)
 
 
-@dataclass(frozen=True)
-class Construction:
-    """A network built for an adaptive target, and what it was built from."""
-
-    target: AdaptiveMemory
-    attention: str
-    bank: str
-    encode: str
-    rounding: str
-    deep: bool
-    ffn: str
-    network: Transformer
-    seed: int
-    draws: dict[str, int]
-    """Barron samples that each lag, and the read-out, took until one was certified; 0 where nothing is sampled."""
-
-
-def build(
-    target: AdaptiveMemory,
-    *,
-    rpe: Rpe = "lin",
-    attention: str = "dp",
-    bank: str = "minimal",
-    encode_by: str = "exact",
-    rounding: str = "ideal",
-    deep: bool = False,
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-) -> Construction:
+def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: Any) -> Construction:
     """Build the network for a total error (half of it for a curved read-out), or with paper/tuned banks of `heads` heads per layer.
 
     `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
     """
-    check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
-    check_sizes(target, rpe, bank, heads, error)
+    options = Adaptive.of(options, keywords)
+    rpe, attention, bank, rounding, dtype = options.rpe, options.attention, options.bank, options.rounding, options.dtype
+    check_options(target, options)
+    check_sizes(target, options)
     form = slot_form(rpe, attention)
     encodings = [encode(target, k) for k in range(len(target.memories))]
-    schedule = target.schedule(deep)
-    budget = DEFAULT_ERROR if error is None else error
+    schedule = target.schedule(options.deep)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
     allowed = _extraction_errors(target, encodings, form, rounding, budget / 2 if curved else budget, min(1.0, budget))
-    banks = _banks(target, rpe, bank, schedule, heads, allowed) if dtype == "exact" else _float_banks(target, rpe, schedule, allowed, dtype)
+    if dtype == "exact":
+        banks = _banks(target, rpe, bank, schedule, options.heads, allowed)
+    else:
+        banks = _float_banks(target, rpe, schedule, allowed, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
     delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
@@ -127,26 +103,16 @@ def build(
         price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
         delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
     bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
-    lag_neurons, draws = _lag_neurons(target, encodings, form, bits, encode_by, rounding, width, seed, delivered)
+    lag_neurons, draws = _lag_neurons(target, encodings, form, bits, options, delivered)
     radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
-    plan = plan_feedforward(ffn, target.readout, radii, None, budget / 2)
-    if ffn == "spline":
+    plan = plan_feedforward(options.ffn, target.readout, radii, None, budget / 2)
+    if options.ffn == "spline":
         readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
     else:
-        readout, readout_draws = feedforward.barron(target.readout, plan, radii, seed)
-    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, encode_by == "exact")
-    return Construction(
-        target,
-        attention,
-        bank,
-        encode_by,
-        rounding,
-        deep,
-        ffn,
-        round_network(network, dtype),
-        seed,
-        {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws},
-    )
+        readout, readout_draws = feedforward.barron(target.readout, plan, radii, options.seed)
+    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, options.encode == "exact")
+    sampled = {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws}
+    return Construction(target, options, round_network(network, dtype), sampled)
 
 
 def _extraction_errors(
@@ -272,22 +238,19 @@ def _lag_neurons(
     encodings: list[LagEncoding],
     form: Form,
     bits: int,
-    encode_by: str,
-    rounding: str,
-    width: int | None,
-    seed: int,
+    options: Adaptive,
     delivered: list[arb],
 ) -> tuple[list[list[Neuron]], list[int]]:
     """The neurons of every lag, and how many samples each took."""
     neurons, draws = [], []
     for encoding in encodings:
         values = encoding.values(form, bits)
-        if rounding == "relu":
+        if options.rounding == "relu":
             chosen, took = staircase(encoding, values), 0
-        elif encode_by == "exact":
+        elif options.encode == "exact":
             chosen, took = exact_encoding(encoding, values), 0
         else:
-            chosen, took = _certified_sample(target, encoding, form, width, seed, delivered)
+            chosen, took = _certified_sample(target, encoding, form, options.width, options.seed, delivered)
         neurons.append(chosen)
         draws.append(took)
     return neurons, draws

@@ -9,37 +9,30 @@ Heads are split evenly, as in the theorem; fitted banks for kernels that are the
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import nearest, upper
 from analyzer.extraction import Rpe
+from analyzer.families import DEFAULT_ERROR, Kernel
 from analyzer.targets import KernelMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fast import MAX_TAPS
 from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
 from constructions.precision import MANTISSA, tap_count
-from constructions.thm_3_1 import MAX_SLOPE, Construction, box_of, representable, rounding_price, with_readout
+from constructions.thm_3_1 import MAX_SLOPE, box_of, representable, rounding_price, with_readout
 
 
-def build(
-    target: KernelMemory,
-    *,
-    rpe: Rpe = "lin",
-    bank: str = "fitted",
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-) -> Construction[KernelMemory]:
+def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 5.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    check_sizes(target, rpe, bank, heads, error, width)
-    budget = DEFAULT_ERROR if error is None else error
+    options = Kernel.of(options, keywords)
+    rpe, bank, heads, dtype = options.rpe, options.bank, options.heads, options.dtype
+    check_sizes(target, rpe, bank, heads, options.error, options.width)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     box = box_of(target, [arb(min(1.0, budget))] * len(target.kernels))
     lipschitz = [upper(lip) for lip in target.readout.lipschitz(box)[1:]]
     if not all(lip < MAX_SLOPE for lip in lipschitz):
@@ -49,8 +42,8 @@ def build(
         head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype)
     else:
         head_banks = _interpolated(target, rpe, bank, heads, lipschitz, attention_error, dtype)
-    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
-    return Construction(target, bank, ffn, network, seed, draws)
+    network, draws = with_readout(target, head_banks, options, budget / 2, box)
+    return Construction(target, options, network, draws)
 
 
 def _fitted(target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str) -> list[HeadBank]:

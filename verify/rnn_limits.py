@@ -1,4 +1,4 @@
-"""A memory kernel seen by recurrent networks: C_RNN, the network that is exact, and what order and mixing do (`analyzer.theorems.rnn`)."""
+"""A memory kernel seen by recurrent networks: C_RNN, the network that is exact, and what order and mixing do (`analyzer.theorems.jl_6`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from flint import fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import nearest, working_precision
 from analyzer.memory_kernels import parse_kernel
-from analyzer.theorems.rnn import ID, LONGEST, PRECISION, causal_floor, mixing, rnn_complexity, swapped_ends
+from analyzer.theorems.jl_6 import ID, LONGEST, PRECISION, causal_floor, mixing, rnn_complexity, swapped_ends
 from constructions.linear_rnn import exponential_rnn
 from verify.linear_rnn import verify_linear_rnn
 

@@ -45,8 +45,10 @@ from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import UNIT
+from analyzer.families import MAX_DEPTH, Fixed
 from analyzer.targets import FixedMemory
 from analyzer.theorems import thm_3_1
+from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,8 +61,6 @@ STATEMENT = {
 }
 BANKS = ("minimal", "balanced")
 OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
-MAX_DEPTH = 4096
-"""Layers we build: a lag of a few thousand tokens, one at a time."""
 MAX_PLANNED_LAG = 4 * MAX_DEPTH
 """Lags that are planned for: four tokens per layer are what float32 restores."""
 MAX_COMBINATIONS = 1024
@@ -97,29 +97,20 @@ def least_budget(unit: fmpq, shift: int) -> float:
     return min(1.0, float(arb(unit) * math.comb(2 * shift, shift)))
 
 
-def check_options(
-    target: FixedMemory,
-    rpe: str,
-    bank: str,
-    depth: int | None,
-    heads: int | None,
-    error: float,
-    dtype: str,
-    restore: bool,
-    width: int | None,
-) -> None:
-    """Refuse what cannot work, before anything is built; `depth` None means as many layers as are needed."""
-    if rpe != "lin":
+def check_options(target: FixedMemory, options: Fixed) -> None:
+    """Refuse what cannot work, before anything is built."""
+    bank, heads, dtype = options.bank, options.heads, options.dtype
+    depth = None if options.depth == "auto" else options.depth
+    error = thm_3_1.DEFAULT_ERROR if options.error is None else options.error
+    if target.alphabet is not None and not options.restore:
+        raise InputError("the alphabet is what restore resets values to: set restore, or leave the alphabet out")
+    if options.rpe != "lin":
         raise InputError("--depth chains shifts of lin heads, whose kernels are rational; use --rpe lin")
     if bank not in BANKS:
         raise InputError(f"--depth goes with --bank minimal or balanced; the weights of {bank} banks are no shifts")
-    if depth is not None and not 1 <= depth <= MAX_DEPTH:
-        raise InputError(f"--depth {depth} is out of range; give auto, or 1 to {MAX_DEPTH} layers")
     lag = target.lags[-1]
     if depth is not None and depth > lag:
         raise InputError(f"--depth {depth} is more layers than the lag {lag} has tokens to shift by; give at most {lag}, or auto")
-    if heads is not None and not 1 <= heads <= thm_3_1.MAX_HEADS:
-        raise InputError(f"--heads {heads} is out of range; give 1 to {thm_3_1.MAX_HEADS}")
     if heads is not None and depth is not None and depth * heads < lag:
         raise Refusal(
             f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1; give --depth auto, "
@@ -132,16 +123,14 @@ def check_options(
         )
     if dtype != "exact" and lag > MAX_PLANNED_LAG:
         raise Refusal(f"lag {lag} is longer than any chain that we plan: {MAX_PLANNED_LAG} tokens in at most {MAX_DEPTH} layers")
-    if not thm_3_1.LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
     if bank == "balanced" and dtype == "exact":
         raise InputError("--bank balanced is best for an arithmetic; with --dtype exact use --bank minimal")
-    if restore:
-        _check_restoration(target, dtype, width)
-    elif width is not None:
-        ff.check_width(width, target.readout)
+    if options.restore:
+        _check_restoration(target, dtype, options.width)
+    elif options.width is not None:
+        ff.check_width(options.width, target.readout)
     if dtype != "exact" and depth is not None:
-        room = 1.0 if restore else error
+        room = 1.0 if options.restore else error
         budget = least_budget(UNIT[dtype], least_heads(lag, depth))
         if budget > room:
             enough = next((n for n in range(depth, lag + 1) if least_budget(UNIT[dtype], least_heads(lag, n)) <= room), None)
@@ -197,3 +186,25 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     slopes = sympy.Symbol("Lip", nonnegative=True) * expression(rpe, bank)
     lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", "composition", "read-out"))
     return graph
+
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    target="fixed",
+    options=Fixed,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    build="constructions.shift_chain:build",
+    verify="verify.shift_chain:verify",
+    applies=lambda target, options: options.depth is not None,
+    cases=(
+        Case({"kind": "fixed", "lags": [9]}, {"depth": "auto", "bank": "balanced", "dtype": "float32", "error": 0.05}),
+        Case({"kind": "fixed", "lags": [12], "alphabet": ["-1", "1"]}, {"depth": "auto", "restore": True, "dtype": "float32"}),
+    ),
+    shelf=8,
+    instead="it is the law L·H ≥ T and a product over layers; `build fixed` with a depth plans a chain",
+)
