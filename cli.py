@@ -167,9 +167,10 @@ def _proof_of_target(theorem_id: str, title: str, path: Path, rpe: Any, bank: st
 
 
 def _adaptive_target(path: Path) -> Any:
-    from analyzer.targets import adaptive_target, read_toml
+    from analyzer.adaptive import AdaptiveMemory
+    from analyzer.targets import read_toml, target_of_kind
 
-    return adaptive_target(read_toml(path), str(path))
+    return target_of_kind(read_toml(path), str(path), AdaptiveMemory)
 
 
 def _theorem(theorem_id: str) -> Any:
@@ -558,12 +559,12 @@ def fixed(
     quiet: bool,
 ) -> None:
     """Fixed memories: y_t = f(x_t, x_{t-T1}, …) by Theorem 3.1 in one layer or, with --depth, by a chain of shifts."""
-    from analyzer.targets import FixedMemory, fixed_target, read_toml
+    from analyzer.targets import FixedMemory, read_toml, target_of_kind
 
     if (lags is None) == (target_file is None):
         raise InputError("give either --lags or --target")
     if target_file:
-        target = fixed_target(read_toml(target_file), str(target_file))
+        target = target_of_kind(read_toml(target_file), str(target_file), FixedMemory)
     else:
         target = FixedMemory(_lags(lags or ""), dim, readout, None if alphabet is None else _letters(alphabet, "--alphabet"))
     if target_file and (dim != 1 or readout is not None or alphabet is not None):
@@ -662,8 +663,8 @@ def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_jso
     if as_json:
         _emit({"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]})
     else:
-        if card["target"]["kind"] == "adaptive":
-            console().print("\n".join(built.target.tree_lines()), soft_wrap=True)
+        if lines := built.target.tree_lines():
+            console().print("\n".join(lines), soft_wrap=True)
         show_certificate(certificate)
         if "barron" in (card["ffn"], card.get("encode")):
             console().print(f"Barron samples drawn (seed {card['seeds']['barron']}): {_draws(card['seeds']['draws'])}")
@@ -777,11 +778,12 @@ def build_kernel(
     quiet: bool,
 ) -> None:
     """Essentially sparse memories: y_t = f(x_t, Σ ρ_k(s) x_{t-s}, …) by Theorem 5.1."""
-    from analyzer.targets import KernelMemory, kernel_target, read_toml
+    from analyzer.targets import KernelMemory, read_toml, target_of_kind
 
     if bool(kernels) == (target_file is not None):
         raise InputError("give either --kernel or --target")
-    target = kernel_target(read_toml(target_file), str(target_file)) if target_file else KernelMemory(kernels, dim, readout)
+    given = None if target_file is None else target_of_kind(read_toml(target_file), str(target_file), KernelMemory)
+    target = given or KernelMemory(kernels, dim, readout)
     if target_file and (dim != 1 or readout is not None):
         raise InputError("--dim and --readout go with --kernel; a target file has its own")
     if seed < 0:
@@ -806,15 +808,15 @@ def build_kernel(
 
 def _coupling_target(target_file: Path | None, rho: str | None, f: str | None, readout: str | None, length: int | None) -> Any:
     """A coupling target from a file or from flags."""
-    from analyzer.couplings import coupling_from_dict, coupling_target
-    from analyzer.targets import read_toml
+    from analyzer.couplings import CouplingTarget, coupling_from_dict
+    from analyzer.targets import read_toml, target_of_kind
 
     if (target_file is None) == (rho is None):
         raise InputError("give either --rho or --target")
     if target_file is not None:
         if f is not None or readout is not None or length is not None:
             raise InputError("--f, --F and --length go with --rho; a target file has its own")
-        return coupling_target(read_toml(target_file), str(target_file))
+        return target_of_kind(read_toml(target_file), str(target_file), CouplingTarget)
     data = {"rho": rho, "f": "x" if f is None else f, "F": "y" if readout is None else readout, "length": 16 if length is None else length}
     return coupling_from_dict(data, "--rho")
 
@@ -1251,8 +1253,10 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
 
     files = read_files(folder)
     tokens = _numbers(source)
-    length = _check_domain(files.card, tokens, source)
-    if tokens.max() > 1 or tokens.min() < -1:
+    target = _target_of_card(files.card)
+    if target is not None:
+        target.check_domain(tokens, str(source))
+    elif tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
     if destination.is_dir() or not destination.absolute().parent.is_dir():
         raise InputError(f"cannot write {destination}: not a file in an existing folder")
@@ -1277,9 +1281,10 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     lost = int((~np.isfinite(outputs)).sum())
     if lost:
         summary["not_finite"] = lost
-    strange = _outside_alphabet(files.card, tokens)
+    strange = None if target is None else target.outside_alphabet(tokens)
     if strange is not None:
         summary["outside_alphabet"] = strange
+    length = None if target is None else target.length
     longer = length is not None and outputs.shape[-1] > length and network.dtype != "exact"
     if longer:
         summary["beyond_length"] = outputs.shape[-1]
@@ -1295,16 +1300,11 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
             click.echo(f"the certificate counts the rounding of sequences of at most {length} tokens")
 
 
-def _check_domain(card: dict[str, Any], tokens: Any, source: Path) -> int | None:
-    """Couplings have tokens in [0, 1]; their length, or None for other targets."""
-    target = card.get("target")
-    if not isinstance(target, dict) or target.get("kind") != "coupling":
-        return None
-    if tokens.min() < 0 or tokens.max() > 1:
-        raise InputError(f"{source} holds tokens outside [0, 1], the domain of this coupling")
-    from analyzer.couplings import coupling_target
+def _target_of_card(card: dict[str, Any]) -> Any:
+    """The target that a card names, or None."""
+    from analyzer.targets import target_from_dict
 
-    return int(coupling_target(target, "card.json").length)
+    return None if card.get("target") is None else target_from_dict(card["target"], "card.json")
 
 
 def _numbers(source: Path) -> Any:
@@ -1324,27 +1324,6 @@ def _numbers(source: Path) -> Any:
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise InputError(f"{source} holds values that are not finite real numbers")
     return array
-
-
-def _outside_alphabet(card: dict[str, Any], tokens: Any) -> int | None:
-    """How many tokens are not in the target's alphabet (adaptive targets: up to float32 rounding); None where there is none."""
-    import numpy as np
-
-    from analyzer.adaptive import AdaptiveMemory
-    from analyzer.exact import nearest
-    from analyzer.targets import FixedMemory, target_from_dict
-
-    if card.get("target") is None:
-        return None
-    target = target_from_dict(card["target"], "card.json")
-    if not isinstance(target, FixedMemory | AdaptiveMemory) or target.alphabet is None:
-        return None
-    if not isinstance(target, AdaptiveMemory):
-        return int((~np.isin(tokens, [nearest(v) for v in target.alphabet]).all(axis=-1)).sum())
-    known = np.zeros(tokens.shape[:-1], dtype=bool)
-    for token in target.alphabet:
-        known |= (np.abs(tokens - np.array([nearest(v) for v in token])) <= 2.0**-24).all(axis=-1)
-    return int((~known).sum())
 
 
 def _of_target(command: Any) -> Any:
@@ -1397,7 +1376,6 @@ def _of_recipe(command: Any) -> Any:
 def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any:
     """The recipe of a run, checked as far as that goes without the network."""
     from constructions.recipes import MAX_STEPS, Recipe, Stop, check_numbers
-    from constructions.target_values import settled
     from verify.experiments import MIN_STEPS
 
     if not MIN_STEPS <= options["steps"] <= MAX_STEPS:
@@ -1406,10 +1384,10 @@ def _recipe(target: Any, options: dict[str, Any], supervise: float = 0.0) -> Any
         raise InputError(f"--patience {options['patience']} is out of range; give 1 or more")
     if not 0 <= options["until"] < float("inf"):
         raise InputError(f"--until {options['until']} must be a loss, 0 or more")
-    first = settled(target)
+    first = target.settled
     length = options["length"]
     if length is None:
-        length = getattr(target, "length", None) or max(32, 3 * first)
+        length = target.length or max(32, 3 * first)
     recipe = Recipe(
         length=length,
         first=first,
@@ -1505,14 +1483,12 @@ def train(
     from constructions.recipes import Shape, check_recipe, check_shape
 
     if start is None:
-        from constructions.target_values import token_dim
-
-        memories = getattr(target, "readout", None)
+        memories = target.as_memory_target
         shape = Shape(
             heads=heads,
             width=width,
             layers=layers,
-            model_dim=model_dim if model_dim is not None else memories.coordinates if memories is not None else 2 * key_dim + 1,
+            model_dim=model_dim if model_dim is not None else memories.readout.coordinates if memories is not None else 2 * key_dim + 1,
             rpe=rpe,
             attention=attention,
             window=window,
@@ -1522,7 +1498,7 @@ def train(
         )
         if key_dim < 1 and attention in ("dp", "nf"):
             raise InputError(f"--key-dim is {key_dim}; dot products need 1 coordinate or more")
-        check_shape(shape, token_dim(target))
+        check_shape(shape, target.dim)
         check_recipe(recipe, target, layers, heads, [attention])
     from constructions.bundle import load
     from constructions.learning import as_float, initial, learnt_at_start, run_of
@@ -1530,7 +1506,7 @@ def train(
     from constructions.training import Progress, resumed
 
     if files is None:
-        network = initial(shape, token_dim(target), recipe.seed, recipe.length, options["dtype"])
+        network = initial(shape, target.dim, recipe.seed, recipe.length, options["dtype"])
     else:
         network = as_float(load(files).network, options["dtype"])
 
@@ -1685,8 +1661,8 @@ def arms_experiment(
         check_place(figure)
     if not 0 < continued_rate < 1:
         raise InputError(f"--continued-rate is {continued_rate}; give a number between 0 and 1")
-    if supervise and target.describe()["kind"] == "coupling":
-        raise InputError("--supervise is for memories; a coupling has none")
+    if supervise and target.as_memory_target is None:
+        raise InputError(f"--supervise is for memories; a {target.kind} has none")
     from constructions.bundle import load, write
     from verify.bundles import citation_of
     from verify.experiments.arms import compared, train_arms
@@ -1886,15 +1862,12 @@ def compare(
 
     found = [read_files(folder) for folder in folders]
     target = _common_target(found, target_file)
-    coupled = target.describe()["kind"] == "coupling"
-    letters = getattr(target, "alphabet", None) is not None
-    if tokens is not None and (coupled or letters):
+    letters = target.alphabet is not None
+    if tokens is not None and not target.signed:
         raise InputError("--tokens is for targets without an alphabet, whose tokens lie in [-1, 1]")
-    from constructions.target_values import settled, token_dim
-
-    first = settled(target)
-    if coupled and length not in (None, target.length):
-        raise InputError(f"this coupling has sequences of {target.length} tokens, not {length}")
+    first = target.settled
+    if None not in (target.length, length) and length != target.length:
+        raise InputError(f"this {target.kind} has sequences of {target.length} tokens, not {length}")
     if not first < (length or MAX_LENGTH):
         raise InputError(f"the target looks {first} tokens back; --length must be larger, and is {MAX_LENGTH} at most")
     from constructions.bundle import load
@@ -1904,10 +1877,10 @@ def compare(
 
     bundles = [load(files) for files in found]
     for folder, bundle in zip(folders, bundles, strict=True):
-        if bundle.network.dim != token_dim(target):
-            raise InputError(f"{folder} reads tokens of dimension {bundle.network.dim}, the target has {token_dim(target)}")
+        if bundle.network.dim != target.dim:
+            raise InputError(f"{folder} reads tokens of dimension {bundle.network.dim}, the target has {target.dim}")
     count = length or min(MAX_LENGTH, derived_length(target, [bundle.network for bundle in bundles]))
-    if sequences * count * token_dim(target) > MAX_TOKENS:
+    if sequences * count * target.dim > MAX_TOKENS:
         raise InputError(f"{sequences} sequences of {count} tokens are more than {MAX_TOKENS} numbers; give fewer or shorter ones")
     protocol = Protocol(sequences, count, first, seed, "letters" if letters else tokens or "uniform")
     with steps("comparing", quiet or as_json) as step:
@@ -1991,7 +1964,9 @@ def _bundle_spectra(folder: Path, tokens: Any, source: Path, layer: int | None) 
     from constructions.scores import coupled_places
 
     files = read_files(folder)
-    _check_domain(files.card, tokens, source)
+    target = _target_of_card(files.card)
+    if target is not None:
+        target.check_tokens(tokens, str(source))
     structure = files.card.get("structure")
     if isinstance(structure, list) and all(isinstance(part, dict) for part in structure):
         coupled_places([str(part.get("kind")) for part in structure], layer)  # refused without loading JAX

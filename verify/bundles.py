@@ -5,10 +5,11 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from analyzer.couplings import coupling_target
+from analyzer.adaptive import AdaptiveMemory
+from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError
 from analyzer.low_rank import BANKS as COUPLING_BANKS
-from analyzer.targets import adaptive_target, fixed_target, kernel_target
+from analyzer.targets import FixedMemory, KernelMemory, target_of_kind
 from analyzer.theorems import THEOREMS, jl_4_2, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4, thm_5_1
 from constructions import jl_4_2 as coupling
 from constructions import thm_3_1 as fixed
@@ -48,14 +49,16 @@ def verify_bundle(bundle: Bundle) -> Certificate:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     if theorem in FIXED:
         certify = fixed_certificate.verify if theorem == thm_3_1.ID else chain_certificate.verify
-        certificate = certify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+        lagged = target_of_kind(card.get("target"), "card.json", FixedMemory)
+        certificate = certify(bundle.network, lagged, card["bank"], card["ffn"])
     elif theorem == thm_5_1.ID:
-        certificate = kernel_certificate.verify(bundle.network, kernel_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
+        convolved = target_of_kind(card.get("target"), "card.json", KernelMemory)
+        certificate = kernel_certificate.verify(bundle.network, convolved, card["bank"], card["ffn"])
     elif theorem == jl_4_2.ID:
-        coupled = coupling_target(card.get("target"), "card.json")
+        coupled = target_of_kind(card.get("target"), "card.json", CouplingTarget)
         certificate = coupling_certificate.verify(bundle.network, coupled, card["bank"], card["ffn"])
     else:
-        target = adaptive_target(card.get("target"), "card.json")
+        target = target_of_kind(card.get("target"), "card.json", AdaptiveMemory)
         certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 
