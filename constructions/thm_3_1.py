@@ -21,7 +21,8 @@ from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.families import Fixed, Kernel
 from analyzer.kernels import l1_norm
-from analyzer.targets import FixedMemory, KernelMemory
+from analyzer.target import LayerTarget
+from analyzer.targets import FixedMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
@@ -39,7 +40,7 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
-def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
+def slots(target: LayerTarget) -> dict[str, range]:
     """Named blocks of the residual stream."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
@@ -63,7 +64,7 @@ def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) ->
 
 
 def with_readout(
-    target: FixedMemory | KernelMemory, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
+    target: LayerTarget, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
 ) -> tuple[Transformer, int]:
     """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
     network = assemble(target, head_banks, placeholder(target))
@@ -72,17 +73,17 @@ def with_readout(
     return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), options.dtype), draws
 
 
-def box_of(target: FixedMemory | KernelMemory, errors: Sequence[arb]) -> list[arb]:
+def box_of(target: LayerTarget, errors: Sequence[arb]) -> list[arb]:
     """Radii of the box of (x0, memories): what they can be, and e_k more for memory k."""
     slack = [arb(0)] * target.dim + [e for e in errors for _ in range(target.dim)]
     return [r + e for r, e in zip(target.radii(), slack, strict=True)]
 
 
-def placeholder(target: FixedMemory | KernelMemory) -> FeedForward:
+def placeholder(target: LayerTarget) -> FeedForward:
     return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
 
 
-def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+def _delivered(target: LayerTarget, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
     """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
@@ -100,7 +101,7 @@ def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_ba
     return errors
 
 
-def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -> fmpq:
+def rounding_price(target: LayerTarget, heads: int, dtype: str) -> fmpq:
     """What a unit of weight costs in rounding: u times the operations between a token and its memory.
 
     Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
@@ -199,7 +200,7 @@ def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: floa
     return bank
 
 
-def assemble(target: FixedMemory | KernelMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+def assemble(target: LayerTarget, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
     """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
     d, blocks = target.dim, slots(target)
     width = target.readout.coordinates

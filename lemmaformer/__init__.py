@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from analyzer.errors import InputError, LemmaformerError, Refusal
     from analyzer.families import Adaptive, AdaptiveBound, Coupling, CouplingBound, Fixed, FixedBound, Kernel, KernelBound
     from analyzer.options import Options, option
-    from analyzer.targets import Target
+    from analyzer.target import Target
     from analyzer.theorems import THEOREMS as theorems
     from analyzer.theorems.base import Case, Theorem
     from constructions.construction import Construction
@@ -33,7 +33,7 @@ _HOMES = {
     "analyzer.errors": ("InputError", "LemmaformerError", "Refusal"),
     "analyzer.families": ("Adaptive", "AdaptiveBound", "Coupling", "CouplingBound", "Fixed", "FixedBound", "Kernel", "KernelBound"),
     "analyzer.options": ("Options", "option"),
-    "analyzer.targets": ("Target",),
+    "analyzer.target": ("Target",),
     "analyzer.theorems.base": ("Case", "Theorem"),
     "constructions.construction": ("Construction",),
     "lemmaformer.api": (

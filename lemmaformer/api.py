@@ -16,7 +16,7 @@ from analyzer.theorems.base import Theorem
 if TYPE_CHECKING:
     from flint import fmpq
 
-    from analyzer.targets import Target
+    from analyzer.target import Target
     from lemmaformer.network import Network
     from lemmaformer.options import Compare, Train
     from lemmaformer.results import Checked, Comparison
@@ -187,8 +187,9 @@ def choose(
 
 def refuse_missed(certificate: "Certificate", options: Options) -> None:
     """Refuse what misses the error asked for or, unless it was asked for, violates its theorem."""
-    from analyzer.families import DEFAULT_ERROR
     from verify.ways_out import missed
+
+    from analyzer.families import DEFAULT_ERROR
 
     asked = getattr(options, "error", None)
     sizes = [getattr(options, name, None) for name in ("heads", "rank", "knots")]

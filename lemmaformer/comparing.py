@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError
-from analyzer.targets import Target
+from analyzer.target import Target
 from lemmaformer.api import load, stepping
 from lemmaformer.options import MAX_COMPARED, MAX_COMPARED_LENGTH, MAX_TOKENS, Compare
 from lemmaformer.results import Comparison

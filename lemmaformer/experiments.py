@@ -115,7 +115,7 @@ def arms(network: "Network", out: str | Path, options: Arms | None = None, **key
         raise InputError("the network has no target")
     recipe = recipe_of(target, chosen)
     check_new_folder(Path(out))
-    if chosen.supervise and target.coordinates is None:
+    if chosen.supervise and target.as_memory_target is None:
         raise InputError("supervise is for memories; a coupling has none")
     from constructions.bundle import write
     from verify.bundles import citation_of

@@ -103,7 +103,7 @@ def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[lis
     net = network_of(load(files))
     tokens = net.tokens(tokens)
     if net.target is not None:
-        net.target.check_tokens(tokens)
+        net.target.check_tokens(tokens, "the input")
     network = net.transformer
     found = [head for index, scores, inputs in coupled_layers(network, tokens, layer) for head in spectra(scores, index, inputs)]
     unnormalised = sorted({head.layer for head in found if network.layers[head.layer].attention.kind == "nf"})

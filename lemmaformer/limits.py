@@ -20,7 +20,7 @@ from lemmaformer.options import (
 from lemmaformer.results import CouplingLimit, DpFreeLimit, Horizon, KernelLimit, LagLimit, RnnLimit, SlopesAudit
 
 if TYPE_CHECKING:
-    from analyzer.targets import Target
+    from analyzer.target import Target
 
 __all__ = ["coupling", "dp_free", "horizon", "kernel", "lag", "rnn", "slopes"]
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from constructions.broken import Change, broken
 from numpy.typing import ArrayLike
+from verify.broken import compare_chains
 
 from analyzer.errors import InputError
-from analyzer.targets import Target
+from analyzer.target import Target
 from constructions import apply as executor
-from constructions.broken import Change, broken
 from constructions.bundle import Bundle, write
 from constructions.execute import run
 from constructions.transformer import Transformer
 from lemmaformer.results import Evaluation, Plain
-from verify.broken import compare_chains
 from verify.bundles import citation_of, verify_bundle
 from verify.certificate import Certificate
 from verify.learnt import ORIGINS
@@ -121,7 +121,7 @@ class Network:
         """The same, with the time it took and what the certificate does not cover."""
         given = self.tokens(tokens, letters=letters)
         if self.target is not None:
-            self.target.check_tokens(given)
+            self.target.check_domain(given, "the input")
         start = time.perf_counter()
         outputs = run(self.transformer, given)
         seconds = time.perf_counter() - start
@@ -138,16 +138,10 @@ class Network:
         except ValueError:
             raise InputError("tokens are no array: its rows have different lengths") from None
         if letters:
-            array = self._letters(array)
+            if self.target is None:
+                raise InputError("letters need a target with an alphabet; this network has none")
+            array = self.target.tokens_of(array)
         return array[:, None] if array.ndim == 1 and self.transformer.dim == 1 else array
-
-    def _letters(self, indices: np.ndarray) -> np.ndarray:
-        alphabet = None if self.target is None else self.target.letters()
-        if alphabet is None:
-            raise InputError("letters need a target with an alphabet; this one's tokens are numbers")
-        if indices.dtype.kind not in "iu" or indices.size == 0 or indices.min() < 0 or indices.max() >= len(alphabet):
-            raise InputError(f"letters are whole numbers from 0 to {len(alphabet) - 1}, indices into the alphabet")
-        return alphabet[indices]
 
     @cached_property
     def params(self) -> Transformer:

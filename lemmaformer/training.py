@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analyzer.errors import InputError
-from analyzer.targets import Target
+from analyzer.target import Target
 from constructions import checkpoint as runs
 from constructions import recipes
 from constructions.card import check_place
@@ -42,8 +42,8 @@ def recipe_of(target: Target, options: Recipe, supervise: float = 0.0) -> recipe
 
 def shape_of(target: Target, options: Train, length: int) -> recipes.Shape:
     """The sizes of random weights."""
-    coordinates = target.coordinates
-    default = 2 * options.key_dim + 1 if coordinates is None else coordinates
+    remembering = target.as_memory_target
+    default = 2 * options.key_dim + 1 if remembering is None else remembering.readout.coordinates
     return recipes.Shape(
         heads=options.heads,
         width=options.width,

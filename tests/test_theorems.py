@@ -5,12 +5,12 @@ A new theorem needs no row here: its `THEOREM` carries its cases, and this file 
 
 import json
 
-import lemmaformer as lf
 import networkx as nx
 import numpy as np
 import pytest
 import sympy
 
+import lemmaformer as lf
 from analyzer.latex import statement
 from analyzer.targets import target_from_dict
 from analyzer.theorems import THEOREMS

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.targets import adaptive_target, read_toml
+from analyzer.targets import read_toml, target_of_kind
 from constructions import fast, reference
 from constructions.construction import Construction
 from constructions.execute import run
@@ -30,7 +30,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def example(name: str) -> AdaptiveMemory:
-    return adaptive_target(read_toml(EXAMPLES / f"{name}.toml"), name)
+    return target_of_kind(read_toml(EXAMPLES / f"{name}.toml"), name, AdaptiveMemory)
 
 
 def certify(built: Construction) -> Certificate:

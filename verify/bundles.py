@@ -7,7 +7,7 @@ from typing import Any
 
 from analyzer.errors import InputError
 from analyzer.options import choices_of
-from analyzer.targets import target_from_dict, wrong_kind
+from analyzer.targets import target_from_dict
 from analyzer.theorems import THEOREMS, jl_4_2
 from analyzer.theorems.base import Theorem
 from constructions.bundle import Bundle
@@ -34,7 +34,7 @@ def verify_bundle(bundle: Bundle) -> Certificate:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     target = target_from_dict(card.get("target"), "card.json")
     if target.kind != theorem.target:
-        raise wrong_kind(target, str(theorem.target), "card.json")
+        raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {theorem.target} targets")
     certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 

@@ -457,7 +457,7 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         witness, description = _witness(reading, ordered, neurons, search)
         if reading.faults:
             certified = arb.pos_inf()
-        trivial = _constant_error(target)
+        trivial = target.constant_error()
     return Certificate(
         theorem=theorem,
         witness=max(0.0, witness),
@@ -535,12 +535,6 @@ def _delivered(reading: _Reading, memories: Sequence[_Memory], situation: Situat
             centre[(k + 1) * dim + j] += middle
             radius.append(finite_or_huge(free + abs(shift - middle)))
     return centre, radius
-
-
-def _constant_error(target: AdaptiveMemory) -> float:
-    """Error of the best constant output: half the spread of f over the situations, from below."""
-    values = [target.readout([arb(v) for v in target.point(s)]) for s in target.situations]
-    return lower((maximum(values) + maximum([-v for v in values])) / 2)
 
 
 def _conditions(memories: Sequence[_Memory]) -> tuple[Part, ...]:

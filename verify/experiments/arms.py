@@ -26,7 +26,6 @@ from analyzer.targets import Target
 from constructions.bundle import Bundle
 from constructions.learning import as_float, randomised, slot_values, train
 from constructions.recipes import Recipe
-from constructions.target_values import settled
 from constructions.training import Progress, Trained
 from constructions.transformer import Transformer
 from verify.compare import Protocol, compare, derived_length
@@ -87,9 +86,8 @@ def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, see
     """The comparison of all arms, with a mechanism for every arm and a sentence."""
     networks = [(name, bundle) for name, (bundle, _) in arms.items()]
     length = derived_length(target, [bundle.network for _, bundle in networks])
-    letters = getattr(target, "alphabet", None) is not None
-    tokens = "letters" if letters else "signs" if signs else "uniform"
-    result = compare(networks, target, Protocol(SEQUENCES, length, settled(target), seed, tokens))
+    tokens = "letters" if target.alphabet is not None else "signs" if signs else "uniform"
+    result = compare(networks, target, Protocol(SEQUENCES, length, target.settled, seed, tokens))
     rows = []
     for name, (bundle, run) in arms.items():
         if run is not None:
