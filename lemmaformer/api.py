@@ -166,9 +166,7 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     return Network(built.network, card_of(built, certificate), target, certificate)
 
 
-def choose(
-    target: "Target", options: Options | None, theorem: str | None, keywords: "dict[str, OptionValue]"
-) -> tuple[Theorem, Options]:
+def choose(target: "Target", options: Options | None, theorem: str | None, keywords: "dict[str, OptionValue]") -> tuple[Theorem, Options]:
     """The theorem for a target and options, and the options as its class reads them."""
     if theorem is not None:
         chosen = THEOREMS[theorem]

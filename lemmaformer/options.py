@@ -30,9 +30,7 @@ Arithmetic = Literal["bfloat16", "float32", "float64"]
 class Recipe(Options):
     """How a network is trained: AdamW on fresh random sequences."""
 
-    length: int | None = option(
-        None, "tokens per sequence", least=1, most=1 << 14, shown="three times the longest lag, at least 32"
-    )
+    length: int | None = option(None, "tokens per sequence", least=1, most=1 << 14, shown="three times the longest lag, at least 32")
     batch: int = option(64, "fresh sequences per step", least=1)
     steps: int = option(2000, "training steps", least=MIN_STEPS, most=MAX_STEPS)
     rate: float = option(3e-3, "peak learning rate of AdamW", above=0, below=1)

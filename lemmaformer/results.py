@@ -374,7 +374,9 @@ class Evaluation:
         if self.not_finite:
             found.append(f"{self.not_finite} outputs are not finite numbers")
         if self.outside_alphabet:
-            found.append(f"{self.outside_alphabet} tokens are not in the target's alphabet: the certificate does not cover what depends on them")
+            found.append(
+                f"{self.outside_alphabet} tokens are not in the target's alphabet: the certificate does not cover what depends on them"
+            )
         if self.beyond_length:
             found.append(f"the certificate counts the rounding of shorter sequences than these of {self.beyond_length} tokens")
         return found

@@ -15,7 +15,9 @@ def experiment() -> None:
     """Published experiments, repeated: trained networks beside constructed ones and certified floors."""
 
 
-@experiment.command("jl-table-2", short_help="Order and filters: RNN and Transformer.", epilog="Example: lemmaformer experiment jl-table-2  (4 minutes)")
+@experiment.command(
+    "jl-table-2", short_help="Order and filters: RNN and Transformer.", epilog="Example: lemmaformer experiment jl-table-2  (4 minutes)"
+)
 @options_of(FullSeeds)
 @answers
 def jl_table_2(**keywords: Any) -> Answer:
@@ -25,7 +27,9 @@ def jl_table_2(**keywords: Any) -> Answer:
     return lf.experiments.jl_table(2, **given(keywords))
 
 
-@experiment.command("jl-table-3", short_help="A memory without structure.", epilog="Example: lemmaformer experiment jl-table-3  (2 minutes)")
+@experiment.command(
+    "jl-table-3", short_help="A memory without structure.", epilog="Example: lemmaformer experiment jl-table-3  (2 minutes)"
+)
 @options_of(FullSeeds)
 @answers
 def jl_table_3(**keywords: Any) -> Answer:
@@ -35,7 +39,9 @@ def jl_table_3(**keywords: Any) -> Answer:
     return lf.experiments.jl_table(3, **given(keywords))
 
 
-@experiment.command("jl-fig-5", short_help="Error against m_h, and its exponent.", epilog="Example: lemmaformer experiment jl-fig-5  (one minute)")
+@experiment.command(
+    "jl-fig-5", short_help="Error against m_h, and its exponent.", epilog="Example: lemmaformer experiment jl-fig-5  (one minute)"
+)
 @options_of(Fig5)
 @place("figure", "Error against m_h as a PNG file.")
 @answers
@@ -47,7 +53,9 @@ def jl_fig_5(figure: Path | None, **keywords: Any) -> Answer:
     return found if figure is None else found.draw(figure)
 
 
-@experiment.command("jl-fig-1", short_help="Images of digits: error against m_h.", epilog="Example: lemmaformer experiment jl-fig-1  (2 minutes)")
+@experiment.command(
+    "jl-fig-1", short_help="Images of digits: error against m_h.", epilog="Example: lemmaformer experiment jl-fig-1  (2 minutes)"
+)
 @options_of(Digits)
 @place("figure", "Error against head dimension and spectra as a PNG file.")
 @answers
@@ -59,7 +67,9 @@ def jl_fig_1(figure: Path | None, **keywords: Any) -> Answer:
     return found if figure is None else found.draw(figure)
 
 
-@experiment.command("horizon", short_help="Do trained layers beat certified limits?", epilog="Example: lemmaformer experiment horizon  (5 minutes)")
+@experiment.command(
+    "horizon", short_help="Do trained layers beat certified limits?", epilog="Example: lemmaformer experiment horizon  (5 minutes)"
+)
 @options_of(HorizonRuns)
 @place("figure", "Error against lag as a PNG file.")
 @answers
@@ -71,7 +81,11 @@ def horizon(figure: Path | None, **keywords: Any) -> Answer:
     return found if figure is None else found.draw(figure)
 
 
-@experiment.command("we-lm", short_help="Language models of a text's characters.", epilog="Example: lemmaformer experiment we-lm --text book.txt  (8 minutes)")
+@experiment.command(
+    "we-lm",
+    short_help="Language models of a text's characters.",
+    epilog="Example: lemmaformer experiment we-lm --text book.txt  (8 minutes)",
+)
 @click.option("--text", type=NEW, required=True, metavar="FILE", help="A UTF-8 text; its last tenth is held out.")
 @options_of(Language)
 @answers
@@ -82,7 +96,9 @@ def we_lm(text: Path, **keywords: Any) -> Answer:
     return lf.experiments.we_lm(text, **given(keywords))
 
 
-@experiment.command("arms", short_help="Does training find the mechanism?", epilog="Example: lemmaformer experiment arms net --out arms  (one minute)")
+@experiment.command(
+    "arms", short_help="Does training find the mechanism?", epilog="Example: lemmaformer experiment arms net --out arms  (one minute)"
+)
 @click.argument("folder", type=NEW, metavar="BUNDLE")
 @options_of(Arms)
 @click.option("--out", type=NEW, required=True, help="A new folder for the bundles of all arms.")

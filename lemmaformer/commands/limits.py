@@ -18,7 +18,11 @@ def limits() -> None:
     """What no network of a class can do, whatever its weights: lower bounds with proofs, beside what is reached."""
 
 
-@limits.command("kernel", short_help="A fading memory with H heads.", epilog="Example: lemmaformer limits kernel --kernel '(s+1)**-2' --heads 2  (5 seconds)")
+@limits.command(
+    "kernel",
+    short_help="A fading memory with H heads.",
+    epilog="Example: lemmaformer limits kernel --kernel '(s+1)**-2' --heads 2  (5 seconds)",
+)
 @click.option("--kernel", "text", required=True, help="A kernel in s, e.g. '(s+1)**-2'.")
 @options_of(KernelLimits)
 @CERTIFICATE
@@ -33,7 +37,11 @@ def kernel(text: str, certificate: Path | None, force: bool, **keywords: Any) ->
     return lf.limits.kernel(text, certificate=certificate, overwrite=force, **given(keywords))
 
 
-@limits.command("coupling", short_help="m_h coordinates and a coupling.", epilog="Example: lemmaformer limits coupling --rho 'exp(-(u-v)**2)'  (10 seconds)")
+@limits.command(
+    "coupling",
+    short_help="m_h coordinates and a coupling.",
+    epilog="Example: lemmaformer limits coupling --rho 'exp(-(u-v)**2)'  (10 seconds)",
+)
 @of_target("coupling")
 @options_of(CouplingLimits)
 @place("figure", "The spectrum as a PNG file.")
@@ -47,7 +55,11 @@ def coupling(figure: Path | None, **keywords: Any) -> Answer:
     return found if figure is None else found.draw(figure)
 
 
-@limits.command("rnn", short_help="Recurrent networks and the order of tokens.", epilog="Example: lemmaformer limits rnn --kernel 'exp(-s)'  (2 seconds)")
+@limits.command(
+    "rnn",
+    short_help="Recurrent networks and the order of tokens.",
+    epilog="Example: lemmaformer limits rnn --kernel 'exp(-s)'  (2 seconds)",
+)
 @click.option("--kernel", "text", required=True, help="A kernel in s, e.g. 'exp(-s)'.")
 @options_of(RnnLimits)
 @click.option("--filter", "weights", help="Weights such as 0.5,0.25,0.25 of a filter; their sizes add up to at most 1.")
@@ -70,7 +82,9 @@ def dp_free(**keywords: Any) -> Answer:
     return lf.limits.dp_free(**given(keywords))
 
 
-@limits.command("lag", short_help="Heads and bits that a lag costs.", epilog="Example: lemmaformer limits lag --lag 4 --dtype float32  (10 seconds)")
+@limits.command(
+    "lag", short_help="Heads and bits that a lag costs.", epilog="Example: lemmaformer limits lag --lag 4 --dtype float32  (10 seconds)"
+)
 @click.option("--lag", type=int, help="How many tokens back.")
 @options_of(LagLimits, leave_out=("bits",))
 @click.option("--bits", help="The arithmetic by unit roundoff 2^-B; with --horizon also a range such as 8-64.")
@@ -96,7 +110,9 @@ def lag(
     return lf.limits.lag(lag, certificate=certificate, overwrite=force, **said, **({} if sizes is None else {"bits": sizes[0]}))
 
 
-@limits.command("slopes", short_help="Which lags given slopes resolve.", epilog="Example: lemmaformer limits slopes --slopes alibi:8  (20 seconds)")
+@limits.command(
+    "slopes", short_help="Which lags given slopes resolve.", epilog="Example: lemmaformer limits slopes --slopes alibi:8  (20 seconds)"
+)
 @click.option("--slopes", required=True, help="Decays of a model's heads: alibi:8, or numbers such as 0.5,0.25.")
 @options_of(SlopesLimits)
 @CERTIFICATE

@@ -22,9 +22,7 @@ BANK = click.Choice(["paper", "tuned", "minimal"])
 @click.option("--rpe", type=RPE, default="lin", show_default=True, help="Relative positions: e^{-ps} (lin) or s^{-p} (log).")
 @click.option("--bank", type=BANK, default="tuned", show_default=True, help="Whose choice of heads stands in the formulas.")
 @answers
-def theorems(
-    theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str
-) -> Answer:
+def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str) -> Answer:
     """What is implemented: every theorem and limit with its statement, constants and proof.
 
     Without an ID they are listed. A page reads as in a paper: setting, statement, construction, what is repaired, references.
