@@ -42,7 +42,7 @@ from flint import arb, fmpq
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.adaptive import AdaptiveMemory, show_token
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.exact import upper
 from analyzer.theorems import thm_3_1
 from analyzer.theorems.thm_3_1 import LEAST_ERROR, MAX_HEADS
@@ -83,7 +83,7 @@ def check_alphabet(target: AdaptiveMemory, dtype: str) -> None:
     """Refuse tokens that a float type cannot hold: the network would see others."""
     for token in target.alphabet:
         if dtype != "exact" and not all(fits(v, dtype) for v in token):
-            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
+            raise InputError(f"the token {show_token(token)} is no {dtype} number; give dtype exact, or an alphabet of dyadic numbers")
 
 
 def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
@@ -100,13 +100,14 @@ def check_sizes(target: AdaptiveMemory, rpe: ex.Rpe, bank: str, heads: int | Non
     if error is not None and not LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
     if heads is not None and not 1 <= heads <= MAX_HEADS:
-        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
+        raise InputError(f"heads is {heads}; give 1 to {MAX_HEADS}")
     if heads is not None and bank == "minimal":
-        raise InputError("a minimal bank has the heads it needs; --heads goes with --bank paper or tuned")
+        raise InputError(f"heads is {heads}, but a minimal bank has the heads it needs; heads go with bank paper or tuned")
     for k, name in enumerate(target.names):
         needed = ex.adaptive_heads(rpe, target.occurring(k)) if bank == "minimal" else 0
         if needed > MAX_HEADS:
-            raise Refusal(f"{name} needs {needed} heads of a minimal {rpe} bank: {MAX_HEADS} is the most that we build; use shorter lags")
+            ways: list[Remedy] = [{"rpe": "lin"}] if rpe == "log" and max(target.occurring(k)) < MAX_HEADS else []
+            raise Refusal(f"{name} needs {needed} heads of a minimal {rpe} bank: {MAX_HEADS} is the most that we build", *ways)
 
 
 def check_options(
@@ -118,20 +119,26 @@ def check_options(
         if value not in OPTIONS[name]:
             raise InputError(f"{name} is {value!r}; choose from {', '.join(OPTIONS[name])}")
     if encode == "barron" and rounding == "relu":
-        raise InputError("a relu staircase is built on the alphabet itself, nothing is sampled; use --encode exact or --rounding ideal")
+        raise InputError("a relu staircase is built on the alphabet itself, nothing is sampled; give encode exact or rounding ideal")
     if width is not None and encode != "barron":
-        raise InputError("--width is the number of Barron neurons per lag; it goes with --encode barron")
+        raise InputError(f"width is {width}, the number of Barron neurons per lag; it goes with encode barron")
     if width is not None and not 1 <= width <= ff.MAX_WIDTH:
-        raise InputError(f"--width {width} is out of range; give 1 to {ff.MAX_WIDTH}")
+        raise InputError(f"width is {width}; give 1 to {ff.MAX_WIDTH}")
     if dtype == "exact":
         return
-    if bank != "minimal":
-        raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
     check_alphabet(target, dtype)
+    reasons, changes = list[str](), dict[str, OptionValue]()
+    if bank != "minimal":
+        reasons.append(f"the weights of a {bank} bank are astronomical")
+        changes |= {"bank": "minimal", "heads": None}
     if rounding == "relu":
-        raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
+        reasons.append(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer")
+        changes["rounding"] = "ideal"
     if rpe == "log" and attention == "dp":
-        raise Refusal(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}; use --attention tmx or --dtype exact")
+        reasons.append(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}")
+        changes["attention"] = "tmx"
+    if reasons:
+        raise Refusal("; ".join(reasons), changes, {"dtype": "exact"})
 
 
 @dataclass(frozen=True)
