@@ -16,7 +16,7 @@ import numbers
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -79,7 +79,7 @@ class Options:
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if getattr(self, entry.name) != entry.default}
 
 
-@lru_cache(maxsize=256)
+@cache
 def typed_fields(cls: type[Options]) -> tuple[tuple[Field[Any], Any], ...]:
     """Every field of a class of options with its resolved type."""
     hints = get_type_hints(cls)

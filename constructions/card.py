@@ -54,10 +54,10 @@ def check_output(path: Path) -> None:
     try:
         if path.is_symlink() or path.exists():
             if not is_bundle(path):
-                raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another --out")
+                raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another folder")
             strangers = sorted(p.name for p in path.iterdir() if p.name not in (CARD, FLOATS, EXACT, CITATION))
             if strangers:
-                raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another --out")
+                raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another folder")
         elif not path.absolute().parent.is_dir():
             raise InputError(f"the folder {path.parent} does not exist; create it first")
         os.rmdir(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))  # now, not after hours of work
@@ -74,7 +74,7 @@ def check_place(path: Path) -> None:
 def check_new_folder(path: Path) -> None:
     """Refuse a place for a folder of bundles that is taken, or in no folder."""
     if path.is_symlink() or path.exists():
-        raise InputError(f"{str(path)[:80]} exists; choose another --out")
+        raise InputError(f"{str(path)[:80]} exists; choose another folder")
     if not path.absolute().parent.is_dir():
         raise InputError(f"the folder {str(path.parent)[:80]} does not exist; create it first")
 

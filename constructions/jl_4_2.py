@@ -21,7 +21,7 @@ import numpy as np
 from flint import fmpq
 
 from analyzer.couplings import BITS, CouplingTarget
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, finer
 from analyzer.exact import rational, working_precision
 from analyzer.families import DEFAULT_ERROR, Coupling
 from analyzer.low_rank import factors, plan_readout, plan_sizes, uniform_knots
@@ -45,7 +45,7 @@ def rounded(network: Transformer, dtype: str) -> Transformer:
     """The network in a float type; refused if a weight overflows it."""
     result = network.map(lambda weights: to_float(weights, dtype))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result)):
-        raise Refusal(f"a weight exceeds the largest {dtype}; use --dtype exact")
+        raise Refusal(f"a weight exceeds the largest {dtype}", *finer(dtype))
     return result
 
 

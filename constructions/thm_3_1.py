@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import Refusal
+from analyzer.errors import OptionValue, Refusal, Remedy, finer, larger_error
 from analyzer.exact import upper, working_precision
 from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
 from analyzer.families import Fixed, Kernel
 from analyzer.kernels import l1_norm
 from analyzer.target import LayerTarget
 from analyzer.targets import FixedMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes, deeper, exactly
 from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.balanced import balanced_bank, fitted_error, weight_sums
@@ -59,6 +59,7 @@ def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) ->
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, options, lipschitz, attention_error, cap)
+    check_taps(head_banks, options.dtype, *deeper(target, options.rpe, options.heads), *exactly(target, options.bank))
     network, draws = with_readout(target, head_banks, options, budget / 2, box)
     return Construction(target, options, network, draws)
 
@@ -132,14 +133,32 @@ def _banks(target: FixedMemory, options: Fixed, lipschitz: list[arb], attention_
         steepest = max(1.0, *(upper(lip) for lip in lipschitz), 0.0)
         bound = solve_heads(rpe, lags, min(cap, attention_error / steepest), bank, None, share)
         if bound.total_heads > MAX_HEADS:
+            per = steepest * (2 if target.readout.ridges else 1)
+            reached = upper(attention_bound(rpe, lags, FEW, bank, None, share).total) if 3 * len(lags) <= FEW else math.inf
+            minimal: dict[str, OptionValue] = {"bank": "minimal"} | ({"share": False} if share else {})
             raise Refusal(
-                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build; "
-                f"use --bank minimal ({lags[-1]} heads), a larger --error, or --heads"
+                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build",
+                minimal,
+                *(larger_error(reached * per) if reached <= 1 else ()),
             )
     tunings = [t if dtype == "exact" else representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
     if share:
         return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
     return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
+
+
+FEW = 512
+"""Heads of an interpolation bank that are built in a second: larger errors are proposed for so many."""
+
+
+def check_taps(head_banks: list[HeadBank], dtype: str, *remedies: Remedy) -> None:
+    """Refuse log heads that fall so slowly that a float network runs them by FFT, whose rounding is not certified."""
+    slowest = min((p for bank in head_banks if bank.rpe == "log" for p in bank.decays), default=None)
+    if dtype != "exact" and slowest is not None and tap_count(slowest, dtype) > fast.MAX_TAPS:
+        reason = (
+            f"a log head with decay {float(arb(slowest)):.3g} falls so slowly that {dtype} runs it by FFT, whose rounding is not certified"
+        )
+        raise Refusal(reason, *remedies)
 
 
 def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
@@ -176,28 +195,53 @@ MAX_FLOAT_HEADS = 27
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    way_out = (
-        f"use --dtype exact{', more bits (--dtype float64)' if dtype == 'float32' else ''}, layers (--depth auto), or a larger --error"
-    )
+    ways = [*deeper(target, rpe, None if count == lags[-1] else count), *finer(dtype)]
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(
             f"{dtype} cannot hold lag {count} at error {error:g}: the minimal bank's weights add up to at least 2^{2 * count - 1}, so "
-            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}; {way_out}"
+            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}",
+            *_more_heads(target, rpe, count, dtype, error),
+            *ways,
         )
     if count > MAX_FLOAT_HEADS:
-        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS}); {way_out}")
-    bank = bank_of.budgeted_minimal(rpe, lags, count, rounding_price(target, count, dtype), MANTISSA[dtype])
+        fewer: list[Remedy] = [{"heads": None}] if lags[-1] < count else []
+        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS})", *fewer, *ways)
+    price = rounding_price(target, count, dtype)
+    bank = bank_of.budgeted_minimal(rpe, lags, count, price, MANTISSA[dtype])
     with working_precision(256):
         promised = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
         size = bank_of.weight_sum(bank)
         if upper(promised + arb(unit) * size) > error:
+            enough = upper(promised + arb(price) * size) * (2 if target.readout.ridges else 1)
             raise Refusal(
                 f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
                 f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs "
-                f"{upper(arb(unit) * size):.3g} to store; {way_out}"
+                f"{upper(arb(unit) * size):.3g} to store",
+                *_more_heads(target, rpe, count, dtype, error),
+                *ways,
+                *(larger_error(enough) if enough < 1 else ()),
             )
     return bank
+
+
+def larger_sizes(lag: int) -> list[int]:
+    """Numbers of heads that are tried for a lag when as many heads as the lag do not do: zeros beyond the lag are worth their weights."""
+    return sorted({lag + 2, lag + 4, 2 * lag + 2, 2 * lag + 6})
+
+
+def _more_heads(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> list[Remedy]:
+    """The first larger minimal bank whose extraction error and price of rounding stay below the error, with what rounding adds to spare."""
+    for heads in larger_sizes(target.lags[-1]):
+        if count < heads <= MAX_FLOAT_HEADS:
+            price = rounding_price(target, heads, dtype)
+            bank = bank_of.budgeted_minimal(rpe, target.lags, heads, price, MANTISSA[dtype])
+            slow = rpe == "log" and tap_count(min(bank.decays), dtype) > fast.MAX_TAPS
+            with working_precision(256):
+                cost = sum((minimal_bound(rpe, lag, bank.decays) for lag in target.lags), arb(0)) + arb(price) * bank_of.weight_sum(bank)
+            if not slow and upper(cost) <= error / 2:
+                return [{"heads": heads}]
+    return []
 
 
 def assemble(target: LayerTarget, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
@@ -239,7 +283,7 @@ def round_network(network: Transformer, dtype: str) -> Transformer:
         arrays = {"output": layer.attention.output, "embedding": network.embedding, "feed-forward": layer.feedforward.outer}
         for name, array in arrays.items():
             if not np.isfinite(to_float(array, dtype)).all():
-                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}; use --dtype exact or --bank minimal")
+                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}", {"dtype": "exact"})
         if not (to_float(layer.attention.decay, dtype) >= float(arb(SMALLEST[dtype]))).all():
-            raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
+            raise Refusal(f"a decay is below the least normal {dtype}", {"dtype": "exact"})
     return network.map(lambda a: to_float(a, dtype))

@@ -12,7 +12,8 @@ Residual stream of width D = (M+1)(d+1): x_t, the memories, one lag slot per mem
 The inner FFNs are exact encodings or Barron samples followed by rounding, or relu staircases without (`constructions.lag_encoding`).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, Remedy, finer, larger_error
 from analyzer.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
 from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive
@@ -36,7 +37,7 @@ from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, he
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.lagged import MAX_TABLE, lagged_layers
 from constructions.precision import MANTISSA
-from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE, round_network
+from constructions.thm_3_1 import BOX_SHARE, FEW, MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 
 MARGIN_SHARE = 4
@@ -91,11 +92,14 @@ def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: A
     schedule = target.schedule(options.deep)
     budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
-    allowed = _extraction_errors(target, encodings, form, rounding, budget / 2 if curved else budget, min(1.0, budget))
+
+    def allowed(total: float) -> list[float]:
+        return _extraction_errors(target, encodings, form, rounding, total / 2 if curved else total, min(1.0, total))
+
     if dtype == "exact":
-        banks = _banks(target, rpe, bank, schedule, options.heads, allowed)
+        banks = _banks(target, rpe, bank, schedule, options.heads, allowed(budget), options.deep)
     else:
-        banks = _float_banks(target, rpe, schedule, allowed, dtype)
+        banks = _float_banks(target, rpe, schedule, allowed, budget, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
     delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
@@ -139,7 +143,7 @@ def _extraction_errors(
 
 
 def _banks(
-    target: AdaptiveMemory, rpe: Rpe, bank: str, schedule: Sequence[Sequence[int]], heads: int | None, allowed: list[float]
+    target: AdaptiveMemory, rpe: Rpe, bank: str, schedule: Sequence[Sequence[int]], heads: int | None, allowed: list[float], deep: bool
 ) -> list[LagBank]:
     lags = [target.occurring(k) for k in range(len(target.memories))]
     if bank == "minimal":
@@ -152,10 +156,9 @@ def _banks(
         else:
             split = tuple(solve_heads(rpe, (lag,), allowed[k], bank).total_heads for k, lag in zip(group, longest, strict=True))
         if sum(split) > MAX_HEADS:
-            raise Refusal(
-                f"the {bank} bank's bound asks for {sum(split)} heads in one layer, {MAX_HEADS} is the most that we build; "
-                "use --bank minimal, a larger --error, --layers deep, or --heads"
-            )
+            ways: list[Remedy] = [{"layers": "deep"}] if not deep and max(split) <= FEW else []
+            reason = f"the {bank} bank's bound asks for {sum(split)} heads in one layer, {MAX_HEADS} is the most that we build"
+            raise Refusal(reason, {"bank": "minimal"}, *ways)
         for k, count in zip(group, split, strict=True):
             result[k] = interpolation_lag_bank(rpe, lags[k], count, choose_tuning(bank, rpe, max(lags[k])))
     return [result[k] for k in range(len(lags))]
@@ -169,25 +172,37 @@ def _price(target: AdaptiveMemory, heads: int, dtype: str) -> fmpq:
     return UNIT[dtype] * (10 + heads * target.dim)
 
 
-def _float_banks(target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: list[float], dtype: str) -> list[LagBank]:
+DOUBLINGS = 8
+"""Times that the error is doubled in search of one that the banks of a float type reach."""
+
+
+def _float_banks(
+    target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: Callable[[float], list[float]], error: float, dtype: str
+) -> list[LagBank]:
     """The best minimal banks for a float type, refused when storing their weights alone costs more than the error."""
     lags = [target.occurring(k) for k in range(len(target.memories))]
     heads = max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in schedule)
-    result = []
     for k, name in enumerate(target.names):
         if max(lags[k]) > MAX_TABLE:
-            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}; use --dtype exact")
-        bank = budgeted_minimal(rpe, lags[k], _price(target, heads, dtype), MANTISSA[dtype])
-        with working_precision(256):
-            promised, stored = adaptive_minimal_bound(rpe, lags[k], bank.decays), arb(UNIT[dtype]) * weight_mass(bank)
-        if not upper(promised + stored) <= allowed[k]:
-            finer = "use --dtype exact, more bits (--dtype float64)" if dtype == "float32" else "use --dtype exact"
+            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}", {"dtype": "exact"})
+    price = _price(target, heads, dtype)
+    banks = [budgeted_minimal(rpe, found, price, MANTISSA[dtype]) for found in lags]
+    with working_precision(256):
+        promised = [adaptive_minimal_bound(rpe, found, bank.decays) for found, bank in zip(lags, banks, strict=True)]
+        stored = [arb(UNIT[dtype]) * weight_mass(bank) for bank in banks]
+        rounded = [upper(e + arb(price) * weight_mass(bank)) for e, bank in zip(promised, banks, strict=True)]
+    shares = allowed(error)
+    for k, name in enumerate(target.names):
+        if not upper(promised[k] + stored[k]) <= shares[k]:
+            doubled = (error * 2**j for j in range(1, DOUBLINGS))
+            enough = next((e for e in doubled if all(a <= b for a, b in zip(rounded, allowed(e), strict=True))), math.inf)
             raise Refusal(
-                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {allowed[k]:.3g}, its share: the best minimal {rpe} bank has "
-                f"extraction error {upper(promised):.3g} and its weights cost {upper(stored):.3g} to store; {finer}, or a larger --error"
+                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {shares[k]:.3g}, its share: the best minimal {rpe} bank has "
+                f"extraction error {upper(promised[k]):.3g} and its weights cost {upper(stored[k]):.3g} to store",
+                *finer(dtype),
+                *(larger_error(enough) if enough <= 1 else ()),
             )
-        result.append(bank)
-    return result
+    return banks
 
 
 def _promised(bank: str, heads: LagBank) -> arb:
@@ -279,9 +294,7 @@ def _certified_sample(
                 return sample, took
         count *= 2
     name = target.names[encoding.memory]
-    raise Refusal(
-        f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin; use --encode exact or another --seed"
-    )
+    raise Refusal(f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin", {"encode": "exact"})
 
 
 def parent_points(target: AdaptiveMemory, memory: int) -> list[tuple[list[fmpq], int]]:

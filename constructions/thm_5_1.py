@@ -24,7 +24,7 @@ from constructions.construction import Construction
 from constructions.fast import MAX_TAPS
 from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
 from constructions.precision import MANTISSA, tap_count
-from constructions.thm_3_1 import MAX_SLOPE, box_of, representable, rounding_price, with_readout
+from constructions.thm_3_1 import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
 
 
 def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) -> Construction:
@@ -39,20 +39,26 @@ def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) 
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if target.readout.ridges else budget
     if bank == "fitted":
-        head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype)
+        head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype, budget / attention_error)
     else:
         head_banks = _interpolated(target, rpe, bank, heads, lipschitz, attention_error, dtype)
+        check_taps(head_banks, dtype, {"bank": "fitted"}, {"dtype": "exact"})
     network, draws = with_readout(target, head_banks, options, budget / 2, box)
     return Construction(target, options, network, draws)
 
 
-def _fitted(target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str) -> list[HeadBank]:
-    """One fitted bank per kernel; floats pay for their weights."""
+def _fitted(
+    target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str, per: float
+) -> list[HeadBank]:
+    """One fitted bank per kernel; floats pay for their weights. `per` is the total error per error of the attention."""
     arithmetic = EXACT if dtype == "exact" else _arithmetic(target, rpe, heads or MAX_FITTED, dtype)
     kernels = target.parsed
     if heads is None:
         shares = [0.9 * error / (len(kernels) * max(lip, 1e-300)) for lip in lipschitz]
-        return [bank_for_error(rpe, kernel, k, share, arithmetic) for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)]
+        return [
+            bank_for_error(rpe, kernel, k, share, arithmetic, per * error / share)
+            for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)
+        ]
     exact = [exact_bank(rpe, kernel, k) for k, kernel in enumerate(kernels, start=1)]
     sizes = _sizes(heads, [None if found is None or dtype != "exact" else found.heads for found in exact])
     return [fitted_bank(rpe, kernel, k, size, arithmetic) for k, (kernel, size) in enumerate(zip(kernels, sizes, strict=True), 1)]
@@ -85,8 +91,8 @@ def _interpolated(
         bound = solve_heads(rpe, target.parsed, error / max(1.0, *lipschitz, 0.0), bank)
         if sum(bound.heads) > MAX_HEADS:
             raise Refusal(
-                f"the {bank} bank's bound asks for {sum(bound.heads)} heads at this error, {MAX_HEADS} is the most that we build; "
-                "use --bank fitted, a larger --error, or --heads"
+                f"the {bank} bank's bound asks for {sum(bound.heads)} heads at this error, {MAX_HEADS} is the most that we build",
+                {"bank": "fitted"},
             )
     banks = []
     for k, (kernel, count, tuning) in enumerate(zip(target.parsed, bound.heads, bound.tunings, strict=True), start=1):

@@ -60,7 +60,7 @@ def adaptive(
     entries: list[dict[str, object]] = []
     for name, lag in memories.items():
         if isinstance(lag, tuple) and len(lag) == 2 and isinstance(lag[1], str):
-            entries.append({"name": name, "lag": list(cast("Sequence[int]", lag[0])), "parent": lag[1]})
+            entries.append({"name": name, "lag": list(lag[0]), "parent": lag[1]})
         else:
             entries.append({"name": name, "lag": lag if isinstance(lag, str | int) else list(lag)})
     return target_from_dict({"kind": "adaptive", "alphabet": tokens, "readout": readout, "memory": entries}, "adaptive")

@@ -3,12 +3,16 @@
 import os
 from pathlib import Path
 from tokenize import TokenError
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analyzer.errors import InputError
 from lemmaformer.options import MAX_TOKENS, Spectrum
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
+
+if TYPE_CHECKING:
+    from verify.spectrum import HeadSpectrum
 
 
 def numbers(source: Path) -> np.ndarray:
@@ -86,7 +90,7 @@ def spectrum(weights: Path, source: Path, options: Spectrum) -> SpectrumOfLogits
     return SpectrumOfLogits(describe(str(weights), found, count, note))
 
 
-def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[list, str]:  # type: ignore[type-arg]
+def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[list["HeadSpectrum"], str]:
     """Heads of the dot-product layers of one of our networks, and a remark."""
     from constructions.card import read_files
     from constructions.scores import coupled_places
@@ -111,7 +115,7 @@ def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[lis
     return found, f"layers without a normaliser, where the plain logits count: {seen}" if unnormalised else ""
 
 
-def _of_file(path: Path, inputs: np.ndarray, options: Spectrum) -> tuple[list, str]:  # type: ignore[type-arg]
+def _of_file(path: Path, inputs: np.ndarray, options: Spectrum) -> tuple[list["HeadSpectrum"], str]:
     """Heads of the query and key arrays of a file, and a remark."""
     from constructions.scores import read_scores
     from verify.spectrum import spectra

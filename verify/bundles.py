@@ -29,7 +29,8 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     if card.get("origin") in ORIGINS:
         return _verify_learnt(bundle)
     theorem = theorem_of(card)
-    for key, allowed in (("bank", theorem.options and _allowed(theorem, "bank")), ("ffn", _allowed(theorem, "ffn"))):
+    for key in ("bank", "ffn"):
+        allowed = _allowed(theorem, key)
         if allowed and card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
     target = target_from_dict(card.get("target"), "card.json")

@@ -129,7 +129,7 @@ def _show_mechanism(certificate: Certificate, rows: list[dict[str, Any]]) -> Non
 
 
 def horizons() -> list[dict[str, Any]]:
-    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag --horizon`)."""
+    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag` finds that horizon)."""
     rows = []
     for rpe, names in (("lin", ("bfloat16", "float32", "float64")), ("log", ("bfloat16", "float32"))):
         for name in names:
@@ -184,7 +184,7 @@ def _show_low_rank(certificate: Certificate, rows: list[dict[str, Any]], recurre
 def _prepare(out: Path) -> None:
     try:
         if is_bundle(out) or (out.exists() and not out.is_dir()):
-            raise InputError(f"{out} is a bundle or no folder; choose another --out")
+            raise InputError(f"{out} is a bundle or no folder; choose another folder")
         out.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot create {str(out)[:80]}: {error.strerror}") from None

@@ -318,7 +318,7 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     found = found.astype("float64" if dtype == "exact" else dtype)
     answers = None if dtype == "exact" else run(reading.network, found[..., None])
     if answers is not None and not np.isfinite(answers).all():
-        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers; use --dtype exact")
+        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers", {"dtype": "exact"})
     best, shown = 0.0, ""
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]

@@ -261,7 +261,9 @@ def show_bound(bound: Bound) -> None:
         if key not in hidden:
             out.print(f"{key.replace('_', ' '):18} {_plain(value)}", soft_wrap=True)
     if "memories" in data:
-        rows = [[m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in data["memories"]]
+        rows = [
+            [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in data["memories"]
+        ]
         out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "width asked"], rows))
 
 
@@ -350,7 +352,7 @@ def show_lag_limit(result: dict[str, Any]) -> None:
         out.print(f"{result['heads']} heads are too few: whatever their decays and the read-out, the worst-case error is at least 1")
     pair = result["budgeted_error"]
     if pair is None:
-        out.print("give --dtype or --bits for the least error that an arithmetic allows")
+        out.print("give a dtype or bits for the least error that an arithmetic allows")
         return
     rows = [["certified lower bound", number(pair["lower"])], ["certified upper bound", number(pair["upper"])]]
     if "pi_law" in result:
@@ -796,7 +798,7 @@ def show_compared(result: dict[str, Any]) -> None:
         )
     out.print(result["counting_rule"], soft_wrap=True)
     if layers[0] or len(layers) < max(n["sizes"]["layers"] for n in networks):
-        out.print("deep networks: only the last layers are listed here, all of them with --json", soft_wrap=True)
+        out.print("deep networks: only the last layers are listed here, all of them are in the JSON", soft_wrap=True)
     for n in networks:
         notes = {"certificate": n["certificate"]["reason"], "kernel": n["kernel_reason"], "probes": n["probes_reason"]}
         for what, note in notes.items():

@@ -16,7 +16,7 @@ from verify.linear_rnn import verify_linear_rnn
 def rnn_limits(text: str, length: int, swap: int, theta: Sequence[fmpq] = (), dtype: str = "float32") -> dict[str, Any]:
     """Everything section 6 says about one kernel, on sequences of `length` tokens whose first and last `swap` are exchanged."""
     if not 1 <= length <= LONGEST:
-        raise InputError(f"--length {length} is out of range; give 1 to {LONGEST}")
+        raise InputError(f"length is {length}; give 1 to {LONGEST}")
     order = swapped_ends(length, swap)
     kernel = parse_kernel(text)
     complexity = rnn_complexity(kernel)

@@ -148,7 +148,7 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         bound += lipschitz[0] * memory_errors[0]
         measured = {"read-out": (readout_certified, promised_readout)}
         measured |= dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
-        lemmas = THEOREMS[rules.theorem].lemmas(rpe, bank, ffn, target.served)
+        lemmas = THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.served)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
         trivial = target.constant_error()

@@ -92,6 +92,12 @@ class Theorem:
         kept = [f"{name}. {text}" for name, text in parts.items() if name in ("Setting", "Statement")]
         return "\n\n".join(kept)
 
+    def proof(self, rpe: str, bank: str, ffn: str, lags: Any) -> "nx.DiGraph":
+        """The proof as a graph: lemmas with their budgets, and who uses whom."""
+        if self.lemmas is None:
+            raise InputError(f"{self.id} has its proof as text")
+        return self.lemmas(rpe, bank, ffn, lags)
+
     def built_by(self) -> Callable[..., Any]:
         """The function that builds its networks."""
         return self._resolved("build")

@@ -33,7 +33,7 @@ Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m}
 itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for
 α > 1; for φ_k = ψ_k and α ≤ 1 it is not bounded at all as the rank grows. `lemmaformer experiment jl-fig-5` measures which of these
 the error follows. (3) Softmax does not see functions of u: what counts is the rank of ρ − ∫ρ dv, so (u−v)² has rank 3 but needs m_h =
-2 only (`--pod centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
+2 only (bank `centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
 given one.
 
 References. Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475 (NeurIPS 2024),

@@ -32,7 +32,7 @@ from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.bounds import Bound, Choices
 from analyzer.bump import RATES, variation
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.exact import UNIT, lower, nearest, upper
 from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, FixedBound
 from analyzer.gauss import MAX_NODES
@@ -50,6 +50,12 @@ LAYER_BANKS = (*BANKS, "balanced")
 """Banks of one layer for fixed lags; `balanced` ones are fitted to a float type (`constructions.balanced`)."""
 MAX_BALANCED = 40
 """Heads of a balanced bank of one layer: float64 resolves 11 tokens back, with 2T + 6 heads at most."""
+MAX_CHAINED = 256
+"""Lags for which a chain of shifts is proposed: float64 carries them to an error of 0.01 or less."""
+SHIFT = 128
+"""Tokens that a layer shifts by where lags need more layers than one: exact banks of so many heads are quick to build."""
+MAX_SHIFTS = 64
+"""Such layers that are proposed."""
 TITLE = "fixed sparse memories, one dp-free layer"
 STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
@@ -110,23 +116,47 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
     if target.alphabet is not None:
         raise InputError("an alphabet is what restore resets values to between layers: set restore and a depth, or leave the alphabet out")
     if bank == "balanced" and (dtype == "exact" or rpe == "mixed"):
-        raise InputError("a balanced bank of one layer is fitted to a float type: give --dtype float32 or float64, and --rpe lin or log")
+        raise InputError("bank is 'balanced', which is fitted to a float type: give dtype float32 or float64, and rpe lin or log")
     if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
-        raise Refusal(f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves such lags; use --depth auto")
+        fewer: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_BALANCED else []
+        reason = f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves more than a dozen tokens"
+        raise Refusal(reason, *fewer, *deeper(target, rpe, heads), *exactly(target, bank))
     if bank == "balanced" and rpe == "lin" and not target.readout.ridges:
         least = max(lower(best_pi_bound(lag, UNIT[dtype])[0]) * abs_weight for lag, abs_weight in _weights(target))
         if least > (DEFAULT_ERROR if error is None else error) and heads is None:
             raise Refusal(
                 f"no lin heads hold lag {target.lags[-1]} in {dtype} to this error: by the π-law error and price of rounding are "
-                f"{least:.3g} at least together; use --depth auto, more bits or a larger --error"
+                f"{least:.3g} at least together",
+                *deeper(target, rpe, heads),
+                *exactly(target, bank),
             )
     if rpe == "mixed":
         if bank != "minimal" or dtype != "exact" or heads is not None or len(target.lags) > 1:
-            raise InputError("--rpe mixed builds the minimal bank of one odd lag in exact arithmetic; leave --heads out")
+            raise InputError(
+                "rpe is 'mixed', which builds the minimal bank of one odd lag in exact arithmetic: leave heads, bank and dtype out"
+            )
         if target.lags[0] % 2 == 0 or target.lags[0] > 2 * MAX_NODES + 1:
             raise Refusal(
-                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}; use --rpe lin or log"
+                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}",
+                {"rpe": "lin"},
+                {"rpe": "log"},
             )
+
+
+def deeper(target: FixedMemory, rpe: ex.LayerRpe, heads: int | None) -> list[Remedy]:
+    """A chain of shifts instead of one layer: its heads are lin, and it chooses how many it has."""
+    if target.lags[-1] > MAX_CHAINED:
+        return []
+    changes: dict[str, OptionValue] = {"depth": "auto"}
+    return [changes | ({} if rpe == "lin" else {"rpe": "lin"}) | ({} if heads is None else {"heads": None})]
+
+
+def exactly(target: FixedMemory, bank: str) -> list[Remedy]:
+    """Exact arithmetic, where a minimal bank reaches every error in one layer (and in a few, if the lag is long)."""
+    lag = target.lags[-1]
+    if lag > MAX_HEADS:
+        return []
+    return [{"dtype": "exact"} | ({"bank": "minimal", "heads": None} if bank == "balanced" else {})]
 
 
 def _weights(target: FixedMemory) -> list[tuple[int, float]]:
@@ -140,12 +170,17 @@ def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
     if error is not None and not LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
     if heads is not None and heads < 1:
-        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
+        raise InputError(f"heads is {heads}; give 1 to {MAX_HEADS}")
     if bank in ("minimal", "balanced") and heads is not None and heads < target.lags[-1]:
-        raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe))
+        raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe), {"heads": target.lags[-1]}, {"heads": None})
     needed = max(heads or 0, target.lags[-1] if bank == "minimal" else 0)
     if needed > MAX_HEADS:
-        raise Refusal(f"{needed} heads are too many: {MAX_HEADS} is the most that we build")
+        chain = -(-target.lags[-1] // SHIFT)
+        ways: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_HEADS else []
+        ways += (
+            [{"depth": chain, "rpe": "lin", "bank": "minimal", "heads": None, "dtype": "exact"}] if not ways and chain <= MAX_SHIFTS else []
+        )
+        raise Refusal(f"{needed} heads are too many: {MAX_HEADS} is the most that we build", *ways)
     if width is not None:
         ff.check_width(width, target.readout)
 
@@ -233,7 +268,7 @@ def bound(target: FixedMemory, options: FixedBound) -> Bound:
     law = lag_law(rpe, lags, error if error is not None else 0.0)
     alphas, gammas = ([nearest(getattr(t, name)) for t in found.tunings] for name in ("alpha", "gamma"))
     single = len(set(zip(alphas, gammas, strict=True))) == 1
-    data = {
+    data: dict[str, Any] = {
         "lags": list(lags),
         "rpe": rpe,
         "tuning": options.bank,

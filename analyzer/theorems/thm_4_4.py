@@ -43,7 +43,7 @@ from analyzer import extraction as ex
 from analyzer import feedforward as ff
 from analyzer.adaptive import MAX_LAG, AdaptiveMemory, show_token
 from analyzer.bounds import Bound
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.exact import nearest, upper
 from analyzer.families import MAX_HEADS, Adaptive, AdaptiveBound
 from analyzer.lag_encoding import encode, rounding_margin, slot_form
@@ -78,7 +78,7 @@ def check_alphabet(target: AdaptiveMemory, dtype: str) -> None:
     """Refuse tokens that a float type cannot hold: the network would see others."""
     for token in target.alphabet:
         if dtype != "exact" and not all(fits(v, dtype) for v in token):
-            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
+            raise InputError(f"the token {show_token(token)} is no {dtype} number; give dtype exact, or an alphabet of dyadic numbers")
 
 
 def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
@@ -95,9 +95,8 @@ def check_sizes(target: AdaptiveMemory, options: Adaptive) -> None:
     for k, name in enumerate(target.names):
         needed = ex.adaptive_heads(options.rpe, target.occurring(k)) if options.bank == "minimal" else 0
         if needed > MAX_HEADS:
-            raise Refusal(
-                f"{name} needs {needed} heads of a minimal {options.rpe} bank: {MAX_HEADS} is the most that we build; use shorter lags"
-            )
+            ways: list[Remedy] = [{"rpe": "lin"}] if options.rpe == "log" and max(target.occurring(k)) < MAX_HEADS else []
+            raise Refusal(f"{name} needs {needed} heads of a minimal {options.rpe} bank: {MAX_HEADS} is the most that we build", *ways)
 
 
 def check_options(target: AdaptiveMemory, options: Adaptive) -> None:
@@ -105,13 +104,19 @@ def check_options(target: AdaptiveMemory, options: Adaptive) -> None:
     bank, dtype = options.bank, options.dtype
     if dtype == "exact":
         return
-    if bank != "minimal":
-        raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
     check_alphabet(target, dtype)
+    reasons, changes = list[str](), dict[str, OptionValue]()
+    if bank != "minimal":
+        reasons.append(f"the weights of a {bank} bank are astronomical")
+        changes |= {"bank": "minimal", "heads": None}
     if options.rounding == "relu":
-        raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
+        reasons.append(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer")
+        changes["rounding"] = "ideal"
     if options.rpe == "log" and options.attention == "dp":
-        raise Refusal(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}; use --attention tmx or --dtype exact")
+        reasons.append(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}")
+        changes["attention"] = "tmx"
+    if reasons:
+        raise Refusal("; ".join(reasons), changes, {"dtype": "exact"})
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def check_sizes(target: KernelMemory, rpe: ex.Rpe, bank: str, heads: int | None,
         raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
     least = len(target.kernels) * (1 if bank == "fitted" else 3)
     if heads is not None and not least <= heads <= MAX_HEADS:
-        raise InputError(f"{heads} heads: a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
+        raise InputError(f"heads is {heads}; a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
     if bank != "fitted":
         for kernel in target.parsed:
             check_shape(rpe, kernel)
@@ -104,8 +104,9 @@ def check_shape(rpe: ex.Rpe, kernel: MemoryKernel) -> None:
     """lin heads need exponential decay for the theorem (fitted banks do not)."""
     if rpe == "lin" and kernel.shape == "power":
         raise Refusal(
-            f"theorem 5.1 with lin heads asks for O(e^(-beta s)), kernel {kernel.text[:60]!r} falls like a power; "
-            "use --rpe log or a fitted bank"
+            f"theorem 5.1 with lin heads asks for O(e^(-beta s)), kernel {kernel.text[:60]!r} falls like a power",
+            {"bank": "fitted"},
+            {"rpe": "log"},
         )
 
 
@@ -249,7 +250,11 @@ def attention_bound(
         best = _best(rpe, kernel, share, tuning, rate)
         if best is None:
             reason = _no_rate(rpe, kernel, tuning, rate)
-            raise Refusal(reason or f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs n + 2 of them")
+            if reason is not None:
+                raise Refusal(reason, {"bank": "fitted"})
+            needed = (rate or 1) + 2
+            few = f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs {needed} of them"
+            raise Refusal(few, {"heads": needed * len(kernels)})
         found.append(best)
     return KernelBound(shares, tuple(n for n, _, _ in found), tuple(t for _, t, _ in found), tuple(e for _, _, e in found))
 
@@ -260,7 +265,7 @@ def _no_rate(rpe: ex.Rpe, kernel: MemoryKernel, tuning: str, rate: int | None) -
         return None
     law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 2 - gamma)/(1 + alpha)"
     which = "no rate n is" if rate is None else f"rate n = {rate} is not"
-    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only; use a fitted bank"
+    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only"
 
 
 def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuning: str = "tuned", rate: int | None = None) -> KernelBound:
@@ -268,7 +273,7 @@ def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuni
     for kernel in kernels:
         reason = _no_rate(rpe, kernel, tuning, rate)
         if reason is not None:
-            raise Refusal(reason)
+            raise Refusal(reason, {"bank": "fitted"})
 
     def holds(heads: int) -> bool:
         try:

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import Field
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol
+from typing import Any, Protocol
 
 import click
 
 from analyzer.errors import InputError, OptionValue
 from analyzer.options import Options, alternatives, choices, default_text, typed_fields
 
-P = ParamSpec("P")
 Command = Callable[..., Any]
 
 NEW = click.Path(path_type=Path)
@@ -201,13 +200,13 @@ def output(command: Command) -> Command:
     return click.option("--out", type=NEW, required=True, help="Folder of the bundle: card, weights, citation.")(command)
 
 
-def answers(command: Callable[P, Answer]) -> Callable[..., None]:
+def answers(command: Callable[..., Answer]) -> Callable[..., None]:
     """Add --json and --quiet; show what the command returns, and exit with 1 if it is a violated claim."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
     @click.option("--quiet", is_flag=True, help="No progress display.")
     @functools.wraps(command)
-    def run(*args: P.args, as_json: bool, quiet: bool, **kwargs: P.kwargs) -> None:
+    def run(*args: Any, as_json: bool, quiet: bool, **kwargs: Any) -> None:
         from lemmaformer.api import PROGRESS
 
         token = PROGRESS.set(not (as_json or quiet))

@@ -107,7 +107,9 @@ def lag(
         return found if figure is None else found.draw(figure)
     if lag is None or figure is not None or (sizes is not None and len(sizes) > 1):
         raise InputError("give --lag, or --horizon; --figure and a range of bits go with --horizon")
-    return lf.limits.lag(lag, certificate=certificate, overwrite=force, **said, **({} if sizes is None else {"bits": sizes[0]}))
+    if sizes is not None:
+        said["bits"] = sizes[0]
+    return lf.limits.lag(lag, certificate=certificate, overwrite=force, **said)
 
 
 @limits.command(

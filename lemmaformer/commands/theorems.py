@@ -35,7 +35,7 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target
         if latex or graph or dot:
             raise InputError("--latex, --graph and --dot need the id of a theorem, or --target")
         return pages.listing()
-    form = "latex" if latex else "dot" if dot else "graph" if graph else "page"
+    form: pages.Form = "latex" if latex else "dot" if dot else "graph" if graph else "page"
     return pages.page(theorem_id, form, target_file, rpe, bank)
 
 

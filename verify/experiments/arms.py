@@ -130,7 +130,7 @@ def sentence(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         answer = (answers | left.get(row["arm"], {}))[row["mechanism"]["kind"]]
         thrown = row["arm"] == CONTINUED and row["mechanism"]["kind"] == "none" and row["highest_loss"] > THROWN * row["first_loss"]
-        why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller --continued-rate" if thrown else ""
+        why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller continued_rate" if thrown else ""
         square = "not finite" if row["mean_square"] is None else f"{row['mean_square']:.2g}"
         parts.append(f"{row['arm']} {answer} (mean square error {square}{why})")
     return "; ".join(parts) + " (sampled)"
