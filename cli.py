@@ -67,7 +67,7 @@ def cli() -> None:
 def main() -> None:
     """Entry point: our errors and usage errors become one line on stderr and exit code 2."""
     try:
-        cli(standalone_mode=False)
+        cli(prog_name="lemmaformer", standalone_mode=False)
     except click.ClickException as error:
         message = error.format_message()
         if message.startswith("Usage:"):  # a group without a command: its help is the answer

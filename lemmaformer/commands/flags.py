@@ -77,8 +77,8 @@ def options_of(*classes: type[Options], leave_out: tuple[str, ...] = ()) -> Call
         seen: dict[str, click.Option] = {}
         for cls in classes:
             for entry, hint in typed_fields(cls):
-                if entry.name not in leave_out and entry.name not in seen:
-                    seen[entry.name] = _flag_of(entry, hint)
+                if entry.name not in leave_out:
+                    seen[entry.name] = _joined(seen.get(entry.name), _flag_of(entry, hint))
         params = command.__dict__.setdefault("__click_params__", [])
         params.extend(reversed(list(seen.values())))
         return command
@@ -86,11 +86,18 @@ def options_of(*classes: type[Options], leave_out: tuple[str, ...] = ()) -> Call
     return decorate
 
 
+def _joined(known: click.Option | None, other: click.Option) -> click.Option:
+    """One flag for an option of several classes: what any of them allows; the class itself refuses what is not its own."""
+    if known is not None and isinstance(known.type, click.Choice) and isinstance(other.type, click.Choice):
+        known.type = click.Choice(list(dict.fromkeys([*known.type.choices, *other.type.choices])))
+    return known or other
+
+
 def _flag_of(entry: Field[Any], hint: Any) -> click.Option:
     names = [f"--{name.replace('_', '-')}" for name in (entry.name, *entry.metadata["spelt"])]
     shown = default_text(entry)
     help = entry.metadata["help"] + (f"  [default: {shown}]" if shown is not None else "")
-    help = help[0].upper() + help[1:]
+    help = help[0].upper() + help[1:] if help.split()[0].strip(":;,").isalpha() else help
     if bool in alternatives(hint):
         return click.Option([*names, entry.name], is_flag=True, default=None, help=help)
     return click.Option([*names, entry.name], type=_type_of(hint), default=None, help=help)
