@@ -1,6 +1,6 @@
 """Answers that begin or end with files: arrays of tokens, foreign weights."""
 
-import os
+import io
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING
@@ -32,7 +32,8 @@ def numbers(source: Path) -> np.ndarray:
 
 def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs."""
-    from constructions.card import check_place, read_files
+    from constructions.card import read_files
+    from constructions.places import check_place, write_file
 
     files = read_files(folder)
     tokens = numbers(source)
@@ -43,22 +44,12 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
     from lemmaformer.network import network_of
 
     found = network_of(load(files)).evaluate(tokens)
-    save(destination, found.outputs)
+    content = io.BytesIO()
+    np.save(content, found.outputs)
+    write_file(destination, content.getvalue(), overwrite)
     data: Plain = {"output": str(destination), **found.as_dict()}
     first = f"{found.outputs.shape} outputs in {found.seconds:.3f} s written to {destination}"
     return Shown(data, (first, *found.remarks()))
-
-
-def save(destination: Path, array: np.ndarray) -> None:
-    """Write an array, whole or not at all."""
-    staging = destination.with_name(f".{destination.name}.part")
-    try:
-        with staging.open("wb") as file:
-            np.save(file, array)
-        os.replace(staging, destination)
-    except OSError as failure:
-        staging.unlink(missing_ok=True)
-        raise InputError(f"cannot write {destination}: {failure.strerror}") from None
 
 
 def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = False) -> Imported:

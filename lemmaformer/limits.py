@@ -38,6 +38,7 @@ def lag(
     from flint import fmpq
 
     from analyzer.theorems.lag_law import lag_law
+    from constructions.places import check_place
     from verify import certificate_files
     from verify.limits import check_lag, describe_pair, lag_limit
 
@@ -46,7 +47,7 @@ def lag(
         raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
     check_lag(lag)
     if certificate is not None:
-        certificate_files.check_place(Path(certificate), overwrite=overwrite)
+        check_place(Path(certificate), overwrite=overwrite)
     law = lag_law(chosen.rpe, (lag,))
     result: dict[str, Any] = {"rpe": chosen.rpe, "lag": lag, "min_heads": law.heads, "proof": law.status, "budgeted_error": None}
     few = chosen.heads is not None and chosen.heads < law.heads
@@ -118,12 +119,13 @@ def kernel(
     >>> 0 < found.lower <= found.upper
     True
     """
+    from constructions.places import check_place
     from verify import certificate_files
     from verify.kernel_limits import kernel_certificate, kernel_limits
 
     chosen = KernelLimits.of(options, keywords)
     if certificate is not None:
-        certificate_files.check_place(Path(certificate), overwrite=overwrite)
+        check_place(Path(certificate), overwrite=overwrite)
     with working("fitting and bounding"):
         found = kernel_certificate(kernel, chosen.rpe, chosen.heads)
         result = KernelLimit(kernel_limits(found))
@@ -182,6 +184,7 @@ def slopes(
     """
     from flint import fmpq
 
+    from constructions.places import check_place
     from verify import certificate_files
     from verify.limits import MAX_AUDITED, audit, slopes_of
 
@@ -189,7 +192,7 @@ def slopes(
     heads = slopes_of(slopes, chosen.rpe)
     longest = min(len(heads) + 2, MAX_AUDITED) if chosen.longest is None else chosen.longest
     if certificate is not None:
-        certificate_files.check_place(Path(certificate), overwrite=overwrite)
+        check_place(Path(certificate), overwrite=overwrite)
     unit, found = fmpq(1, 2 ** Bits[chosen.dtype]), []
     with stepping("auditing") as step:
         for lag in range(1, longest + 1):

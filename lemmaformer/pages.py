@@ -162,10 +162,10 @@ class Written(Shown):
         return cls(data, (str(change), "", *rows, "", after.advice, f"written to {out}"))
 
 
-def toured(out: Path) -> Demo:
+def toured(out: Path, overwrite: bool) -> Demo:
     """The tour: shown while it runs."""
     from lemmaformer.api import PROGRESS
     from verify.demo import run_demo
 
     wanted = PROGRESS.get()
-    return Demo(run_demo(out, not wanted, show=wanted))
+    return Demo(run_demo(out, not wanted, show=wanted, overwrite=overwrite))

@@ -8,7 +8,7 @@ from analyzer.errors import InputError
 from analyzer.target import Target
 from constructions import checkpoint as runs
 from constructions import recipes
-from constructions.card import check_place
+from constructions.places import check_place
 from lemmaformer.api import PROGRESS, working
 from lemmaformer.options import STRUCTURE, Recipe, Train
 

@@ -192,7 +192,7 @@ def place(name: str, help: str) -> Callable[[Command], Command]:
     """A flag for a file to write; a place that cannot be written is refused at once."""
 
     def checked(context: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-        from constructions.card import check_place
+        from constructions.places import check_place
 
         if value is not None:
             check_place(value, overwrite=True)
