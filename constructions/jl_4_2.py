@@ -29,6 +29,13 @@ from constructions.construction import Construction
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 
+def slots(target: CouplingTarget, network: Transformer) -> dict[str, range]:
+    """Named coordinates of the residual stream: `token`, `q1` … , `k1` … , `value`, `answer`; the rank follows from the width."""
+    rank = (int(network.embedding.shape[0]) - 3) // 2
+    names = ["token", *(f"q{k}" for k in range(1, rank + 1)), *(f"k{k}" for k in range(1, rank + 1)), "value", "answer"]
+    return {name: range(j, j + 1) for j, name in enumerate(names)}
+
+
 def build(target: CouplingTarget, options: Coupling | None = None, **keywords: Any) -> Construction:
     """Build the network; sizes that are not given follow from the error (default: 0.01)."""
     options = Coupling.of(options, keywords)

@@ -40,8 +40,8 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
-def slots(target: LayerTarget) -> dict[str, range]:
-    """Named blocks of the residual stream."""
+def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream; they follow from the target, whatever the network."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
 
