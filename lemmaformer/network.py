@@ -1,19 +1,22 @@
 """A network with the target it is for, the card that says where it comes from, and its certificate."""
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from constructions.broken import Change, broken
+
 from numpy.typing import ArrayLike
-from verify.broken import compare_chains
+
 
 from analyzer.errors import InputError
 from analyzer.target import Target
-from constructions import apply as executor
+from analyzer.theorems import THEOREMS
+from constructions import stream
+from constructions.apply import apply, parameters
 from constructions.bundle import Bundle, write
 from constructions.execute import run
 from constructions.transformer import Transformer
@@ -24,6 +27,8 @@ from verify.learnt import ORIGINS
 
 if TYPE_CHECKING:
     import jax
+
+    from constructions.broken import Change
 
 
 class Network:
@@ -88,10 +93,12 @@ class Network:
         >>> lf.build(lf.fixed(lags=(2, 5))).slots
         {'x0': [0], 'm1': [1], 'm2': [2]}
         """
-        stored = self.card.get("slots")
-        if isinstance(stored, dict):
-            return {str(name): [int(i) for i in places] for name, places in stored.items()}
-        return {name: list(places) for name, places in executor.slot_names(self.transformer, self.theorem, self.target).items()}
+        found = stream.plain_slots(self.transformer)
+        if self.theorem is not None and self.target is not None:
+            room = sys.modules[THEOREMS[self.theorem].built_by().__module__]
+            named: Callable[..., dict[str, range]] | None = getattr(room, "slots", None)
+            found = found if named is None else named(self.target, self.transformer)
+        return {name: list(places) for name, places in found.items()}
 
     @property
     def certificate(self) -> Certificate:
@@ -146,7 +153,7 @@ class Network:
     @cached_property
     def params(self) -> Transformer:
         """The weights as a JAX pytree of floats: its own, or exact ones rounded to float64."""
-        return executor.parameters(self.transformer)
+        return parameters(self.transformer)
 
     def apply(self, params: Transformer, tokens: "jax.Array | np.ndarray") -> "jax.Array":
         """Outputs as a pure function of weights and tokens, for jit, grad and vmap; tokens as in a call.
@@ -161,7 +168,7 @@ class Network:
         """
         if tokens.ndim == 1 and self.transformer.dim == 1:
             tokens = tokens[:, None]
-        return executor.apply(params, tokens, dtype=self.params.dtype)
+        return apply(params, tokens, dtype=self.params.dtype)
 
     def trace(self, tokens: ArrayLike, *, letters: bool = False) -> dict[str, dict[str, np.ndarray]]:
         """The residual stream after every attention, slot by slot, and the output.
@@ -171,17 +178,19 @@ class Network:
         >>> [round(float(value), 1) for value in net.trace([1, 0, 0, 0])["layer 1"]["m1"]]
         [0.0, 0.0, 1.0, 0.0]
         """
-        slots = {name: tuple(places) for name, places in self.slots.items()}
-        return executor.trace(self.transformer, self.tokens(tokens, letters=letters), slots)
+        return stream.trace(self.transformer, self.tokens(tokens, letters=letters), self.slots)
 
-    def patterns(self, tokens: ArrayLike, *, letters: bool = False) -> list[np.ndarray]:
+    def patterns(self, tokens: ArrayLike, *, letters: bool = False) -> dict[str, np.ndarray]:
         """Attention weights of every layer, (…, H, N, N): how much position t (row) attends to s (column).
 
+        What a row lacks to 1 lies on the zeros before the array, where the softmax runs over the infinite past.
+
         >>> import lemmaformer as lf
-        >>> lf.build(lf.fixed(lags=(2,))).patterns([1, 0, 0])[0].shape
+        >>> lf.build(lf.fixed(lags=(2,))).patterns([1, 0, 0])["layer 1"].shape
         (2, 3, 3)
         """
-        return [inside for inside, _ in executor.patterns(self.transformer, self.tokens(tokens, letters=letters))]
+        found = stream.patterns(self.transformer, self.tokens(tokens, letters=letters))
+        return {f"layer {number}": pattern.weights for number, pattern in enumerate(found, start=1)}
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write a bundle; an existing one is replaced, in one step, only with `overwrite`."""
@@ -197,7 +206,7 @@ class Network:
         head: int | None = None,
         layer: int | None = None,
         index: Sequence[int] | None = None,
-    ) -> tuple["Network", Change, Certificate]:
+    ) -> "tuple[Network, Change, Certificate]":
         """The network with one weight changed but the same card, what was changed, and what the certificate says now.
 
         Heads and layers count from 1; without an index the largest entry is changed.
@@ -208,6 +217,9 @@ class Network:
         >>> after.verdict.value
         'violated'
         """
+        from constructions.broken import broken
+        from verify.broken import compare_chains
+
         place = None if index is None else tuple(index)
         changed, change = broken(self.transformer, weight, by=by, layer=layer, head=head, index=place)
         _, after = compare_chains(self.bundle, changed)
