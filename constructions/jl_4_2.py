@@ -40,6 +40,13 @@ class Construction:
     draws: int = 0
 
 
+def slots(target: CouplingTarget, network: Transformer) -> dict[str, range]:
+    """Named coordinates of the residual stream: `token`, `q1` … , `k1` … , `value`, `answer`; the rank follows from the width."""
+    rank = (int(network.embedding.shape[0]) - 3) // 2
+    names = ["token", *(f"q{k}" for k in range(1, rank + 1)), *(f"k{k}" for k in range(1, rank + 1)), "value", "answer"]
+    return {name: range(j, j + 1) for j, name in enumerate(names)}
+
+
 def build(
     target: CouplingTarget,
     *,

@@ -336,3 +336,33 @@ def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarr
     with with_x64(network.dtype):
         run_layers(Transformer(network.embedding, network.bias, network.layers[:count]), jnp.asarray(tokens, dtype=network.dtype), step)
     return seen
+
+
+def pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Attention weights of every query on the tokens, (…, H, N, N), and on the constant past before them, (…, H, N).
+
+    Without the axes of the batch where weights read positions only.
+    """
+    weights, before = _pattern(attention, x, past)
+    return np.asarray(weights), np.asarray(before)
+
+
+@jax.jit
+def _pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inside, before, total = _weights(attention, _view(attention, x, past, 0), 0, 0, x.shape[-2])
+    if total is not None:
+        inside, before = inside / total, before / total
+    return inside, jnp.broadcast_to(before, (*inside.shape[:-1], 1))[..., 0]
+
+
+def patterns_of(network: Transformer, tokens: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The `pattern` of every layer of a float network on tokens (…, N, d), in the network's own dtype."""
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def step(_: int, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+        seen.append(pattern(layer.attention, x, past))
+        return (x, past) if last else _step(layer, x, past, False)
+
+    with with_x64(network.dtype):
+        run_layers(network, jnp.asarray(tokens, dtype=network.dtype), step)
+    return seen

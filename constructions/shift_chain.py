@@ -147,6 +147,16 @@ class Layout:
         return [k for k, lag in enumerate(self.target.lags, start=1) if before < lag <= before + shift]
 
 
+def slots(target: FixedMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, the memories, `source`, `carrier`, and of restored chains the digits of all but those."""
+    layout = Layout(target)
+    blocks = {name: layout.memory(k) for k, name in enumerate(target.readout.slots)}
+    named = {**blocks, "source": layout.source, "carrier": layout.carrier}
+    if target.alphabet is None:
+        return named
+    return named | {f"digits {name}": range(layout.digits(b[0]).start, layout.digits(b[-1]).stop) for name, b in blocks.items()}
+
+
 @dataclass(frozen=True)
 class Option:
     """A shift on offer: its bank, what it costs (e + f, rounded up), exact for `bank.lags` = (shift,)."""

@@ -53,8 +53,8 @@ class Construction(Generic[Layered]):
     draws: int
 
 
-def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
-    """Named blocks of the residual stream."""
+def slots(target: FixedMemory | KernelMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream; they follow from the target, whatever the network."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
 

@@ -74,6 +74,14 @@ def slots_of(target: AdaptiveMemory) -> Slots:
     return Slots(len(target.memories), target.dim)
 
 
+def slots(target: AdaptiveMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, the memories, `lag` and a memory's name, `constant`; they follow from the target."""
+    layout = slots_of(target)
+    blocks = {name: layout.block(k) for k, name in enumerate(("x0", *target.names))}
+    lags = {f"lag {name}": range(layout.lag(k), layout.lag(k) + 1) for k, name in enumerate(target.names)}
+    return {"constant": range(layout.constant, layout.width)} | lags | blocks  # a memory may be called constant
+
+
 @dataclass(frozen=True)
 class Construction:
     """A network built for an adaptive target, and what it was built from."""

@@ -18,11 +18,18 @@ from analyzer.extraction import Rpe
 from analyzer.targets import KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
+from constructions import thm_3_1
 from constructions.banks import HeadBank
 from constructions.fast import MAX_TAPS
 from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
 from constructions.precision import MANTISSA, tap_count
 from constructions.thm_3_1 import MAX_SLOPE, Construction, box_of, representable, rounding_price, with_readout
+from constructions.transformer import Transformer
+
+
+def slots(target: KernelMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, then `k1` … `kM`."""
+    return thm_3_1.slots(target, network)
 
 
 def build(
