@@ -300,7 +300,7 @@ def _padded(polynomial: arb_poly, length: int) -> list[float]:
 
 
 @partial(jax.jit, static_argnames="size")
-def _convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int) -> jax.Array:
+def convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int) -> jax.Array:
     """offset + Σ κ * x for tokens (…, N, d)."""
     length = tokens.shape[-2]
     spectrum = jnp.fft.rfft(kernels, n=size)
@@ -324,7 +324,7 @@ def convolved(kernels: np.ndarray, offset: np.ndarray, tokens: np.ndarray) -> np
     """The stream (…, N, D) with these kernels on tokens (…, N, d), in float64."""
     size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
     with with_x64("float64"):
-        return np.asarray(_convolve(jnp.asarray(kernels), jnp.asarray(offset), jnp.asarray(tokens), size))
+        return np.asarray(convolve(jnp.asarray(kernels), jnp.asarray(offset), jnp.asarray(tokens), size))
 
 
 def run_exact(network: Transformer, tokens: Any) -> np.ndarray:

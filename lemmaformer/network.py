@@ -16,7 +16,7 @@ from analyzer.errors import InputError
 from analyzer.target import Target
 from analyzer.theorems import THEOREMS
 from constructions import stream
-from constructions.apply import apply, parameters
+from constructions.apply import Parameters, apply, parameters
 from constructions.bundle import Bundle, write
 from constructions.execute import run
 from constructions.transformer import Transformer
@@ -151,11 +151,16 @@ class Network:
         return array[:, None] if array.ndim == 1 and self.transformer.dim == 1 else array
 
     @cached_property
-    def params(self) -> Transformer:
-        """The weights as a JAX pytree of floats: its own, or exact ones rounded to float64."""
-        return parameters(self.transformer)
+    def params(self) -> Parameters:
+        """The weights as a JAX pytree of floats: its own; of an exact network its kernels in float64, or its rounded weights.
 
-    def apply(self, params: Transformer, tokens: "jax.Array | np.ndarray") -> "jax.Array":
+        Refused where rounding loses an exact network.
+        """
+        length = 2 if self.target is None else self.target.length or self.target.settled + 8
+        probe = None if self.target is None else self.target.draw(np.random.default_rng(0), (4, length))
+        return parameters(self.transformer, probe)
+
+    def apply(self, params: Parameters, tokens: "jax.Array | np.ndarray") -> "jax.Array":
         """Outputs as a pure function of weights and tokens, for jit, grad and vmap; tokens as in a call.
 
         It runs the plain pass, which has derivatives in every weight; what is certified is `net(tokens)`. Weights of 64 bits are refused

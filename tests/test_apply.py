@@ -15,7 +15,7 @@ from analyzer.adaptive import AdaptiveMemory
 from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory, KernelMemory, target_from_dict
-from constructions import fast, jl_4_2, reference, shift_chain, stream, target_values, thm_3_1, thm_4_4, thm_5_1
+from constructions import fast, jl_4_2, reference, shift_chain, stream, thm_3_1, thm_4_4, thm_5_1
 from constructions.apply import apply, parameters
 from constructions.execute import run
 from constructions.transformer import Transformer, exact_array
@@ -190,8 +190,8 @@ def test_slots_hold_the_memories_of_an_adaptive_target(rpe: str, attention: str,
     seen = stream.trace(network, tokens, slots)
     assert sorted(slots) == ["constant", "lag m1", "lag m2", "m1", "m2", "x0"]
     assert sorted(j for block in slots.values() for j in block) == list(range(network.embedding.shape[0]))
-    wanted = target_values.memories(target, np)(tokens)
-    lags = target_values.adaptive_lags(target, np)(tokens)
+    wanted = target.memory_values(np)(tokens)
+    lags = target.lag_values(np)(tokens)
     for layer, memory in (("layer 2", 0), ("layer 3", 0), ("layer 3", 1)):
         name = target.names[memory]
         assert np.abs(settled(seen[layer][name], 4) - settled(wanted[..., memory + 1], 4)).max() < 0.01
@@ -207,7 +207,7 @@ def test_slots_of_kernels_chains_couplings_and_strangers() -> None:
     tokens = np.random.default_rng(0).uniform(-1, 1, (2, 60, 1))
     seen = stream.trace(network, tokens, thm_5_1.slots(kernel, network))["layer 1"]
     assert list(seen) == ["x0", "k1"]
-    assert np.abs(seen["k1"] - target_values.memories(kernel, np)(tokens)[..., 1]).max() < 0.01
+    assert np.abs(seen["k1"] - kernel.memory_values(np)(tokens)[..., 1]).max() < 0.01
 
     chained = FixedMemory((2, 5))
     chain = shift_chain.build(chained, dtype="float64", depth=2, error=0.01).network
@@ -276,7 +276,7 @@ def test_patterns_of_exact_networks() -> None:
     for (weights, past), (wanted, wanted_past) in zip(exact, floats, strict=True):
         np.testing.assert_allclose(weights[..., 8:, :], wanted[..., 8:, :], rtol=1e-9)
         np.testing.assert_allclose(past[..., 8:], wanted_past[..., 8:], rtol=1e-9)
-    lag = target_values.adaptive_lags(example("nested.toml"), np)(tokens)[0, 20, 0]  # type: ignore[arg-type]
+    lag = example("nested.toml").lag_values(np)(tokens)[0, 20, 0]
     np.testing.assert_allclose(exact[1].weights[0, :, 20, 20 - lag], 1, rtol=1e-9)  # e^{−p log(s/g)} at s = g
 
 
