@@ -168,6 +168,15 @@ def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[
     return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
 
 
+READ_OUT = "read-out"
+"""The lemma on the feed-forward network that reads the memories."""
+
+
+def extraction_lemma(lag: int) -> str:
+    """The lemma on the memory of a lag."""
+    return f"extraction lag {lag}"
+
+
 def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
     """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
     from analyzer.proof import lemma
@@ -192,14 +201,14 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     from analyzer.proof import lemma
 
     graph = nx.DiGraph()
-    extraction = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    estimate = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
     below = extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
     budgets = []
     for k, lag in enumerate(lags, start=1):
-        budget = extraction.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
-        lemma(graph, f"extraction lag {lag}", f"worst case of memory m{k}", budget, below)
+        budget = estimate.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
+        lemma(graph, extraction_lemma(lag), f"worst case of memory m{k}", budget, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * sympy.Symbol(f"e_{k}", nonnegative=True))
-    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
-    used = ("read-out", *(f"extraction lag {lag}" for lag in lags))
+    lemma(graph, READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (READ_OUT, *(extraction_lemma(lag) for lag in lags))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 3.1")
     return graph
