@@ -146,6 +146,25 @@ def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0, len
         return _certify(_Problem(exact, target, fuse(exact)), seed, NOT_COUNTED, start)
 
 
+def output_at(network: Transformer, tokens: np.ndarray) -> arb:
+    """The output of one dp-free layer at the last of the tokens (N, d), in balls: the exact function of the weights, zero before them."""
+    exact = network.map(to_exact)
+    layer = _array_layer(exact, len(tokens)) if exact.layers[0].attention.window == "finite" else fuse(exact)
+    width, ffn = len(layer.offset), exact.layers[0].feedforward
+    with working_precision(max(FFN_BITS, layer.bits)):
+        recent = [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
+        stream = [arb(o) for o in layer.offset]
+        for j in range(width):
+            for column in range(tokens.shape[1]):
+                kernel = layer.kernel(_unit(j, width), column).values(0, len(recent))
+                stream[j] += sum((k * token[column] for k, token in zip(kernel, recent, strict=True)), arb(0))
+        output = arb(0)
+        for row, bias, outer in zip(ffn.inner, ffn.bias, ffn.outer[0], strict=True):
+            before = sum((arb(w) * u for w, u in zip(row, stream, strict=True) if w != 0), arb(bias))
+            output += arb(outer) * before.max(arb(0))
+        return output
+
+
 def _check(network: Transformer, target: LayerTarget, length: int | None) -> None:
     if len(network.layers) != 1:
         raise Refusal(f"this network has {len(network.layers)} layers; worst-case errors are certified for one dp-free layer")

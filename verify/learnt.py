@@ -120,7 +120,7 @@ def exact_value(target: Target, tokens: np.ndarray) -> arb:
         case CouplingTarget():
             return target.at([token[0] for token in exact], len(exact) - 1)
         case AdaptiveMemory():
-            letters = [_letter(target, token) for token in tokens]
+            letters = [letter(target, token) for token in tokens]
             situation = target.situation(letters, len(letters) - 1)
             if situation is None:
                 raise InputError(f"sequences of {len(letters)} tokens are shorter than the target's lags")
@@ -128,7 +128,8 @@ def exact_value(target: Target, tokens: np.ndarray) -> arb:
     return target.readout(target.memories([[arb(v) for v in token] for token in reversed(exact)]))
 
 
-def _letter(target: AdaptiveMemory, token: np.ndarray) -> int:
+def letter(target: AdaptiveMemory, token: np.ndarray) -> int:
+    """The index of the letter that a token stands for."""
     return int(np.abs(letters_of(target) - token).max(axis=1).argmin())
 
 

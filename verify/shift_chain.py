@@ -33,7 +33,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
@@ -472,8 +472,7 @@ def _sign_witness(network: Transformer, target: FixedMemory) -> tuple[float, str
     readout, d = target.readout, target.dim
     length = min(MAX_WITNESS, 2 * target.lags[-1] + WITNESS_TAIL)
     length = max(length, target.lags[-1] + 1)
-    kernels = stream_kernels(network, length)
-    rows = [[[*p.coeffs(), *[arb(0)] * (length - len(p.coeffs()))] for p in row] for row in kernels[: readout.coordinates]]
+    rows = [[_values(p, length) for p in row] for row in stream_kernels(network, length)[: readout.coordinates]]
     candidates = []
     for direction in [readout.affine, *(ridge.direction for ridge in readout.ridges)]:
         if all(w == 0 for w in direction):
@@ -498,16 +497,31 @@ def _target_value(target: FixedMemory, recent: np.ndarray) -> arb:
 
 
 def _in_balls(network: Transformer, target: FixedMemory, rows: list[list[list[arb]]], recent: np.ndarray) -> float:
-    stream = [
-        sum((sum((k * int(x) for k, x in zip(column, recent[:, i], strict=True)), arb(0)) for i, column in enumerate(row)), arb(0))
-        for row in rows
-    ]
+    return max(0.0, lower(abs(_output(network, rows, recent) - _target_value(target, recent))))
+
+
+def _output(network: Transformer, rows: list[list[list[arb]]], recent: np.ndarray) -> arb:
+    """The read-out of the stream whose kernels' first values are `rows`; recent[s] is the token s positions back."""
+    tokens = [[arb(rational(float(v))) for v in column] for column in recent.T]
+    stream = [sum((k * x for column, xs in zip(row, tokens, strict=True) for k, x in zip(column, xs, strict=True)), arb(0)) for row in rows]
     final = network.layers[-1].feedforward
     output = arb(0)
     for row, bias, outer in zip(final.inner, final.bias, final.outer[0], strict=True):
         before = sum((arb(w) * u for w, u in zip(row, stream, strict=False) if w != 0), arb(bias))
         output += arb(outer) * before.max(arb(0))
-    return max(0.0, lower(abs(output - _target_value(target, recent))))
+    return output
+
+
+def output_at(network: Transformer, target: FixedMemory, tokens: np.ndarray) -> arb:
+    """The output of an exact linear chain at the last of the tokens (N, d), in balls; tokens before them are zero."""
+    with working_precision(FFN_BITS):
+        kernels = stream_kernels(network, len(tokens))[: target.readout.coordinates]
+        return _output(network, [[_values(p, len(tokens)) for p in row] for row in kernels], tokens[::-1])
+
+
+def _values(polynomial: arb_poly, length: int) -> list[arb]:
+    """The first values of a kernel that is given as a polynomial."""
+    return [*polynomial.coeffs(), *[arb(0)] * (length - len(polynomial.coeffs()))]
 
 
 @dataclass(frozen=True)

@@ -623,6 +623,12 @@ def _adversary(reading: _Reading, memories: Sequence[_Memory], neurons: Sequence
     return [fixed.get(s, int(choice[s])) for s in range(length)]
 
 
+def output_at(network: Transformer, target: AdaptiveMemory, letters: Sequence[int]) -> arb | None:
+    """The output of an exact network at the last of these letters (their indices), in balls; None if a rounding is ambiguous."""
+    reading = _read(network, target)
+    return _Evaluator(reading, _readout_neurons(reading))([target.alphabet[letter] for letter in reversed(letters)])
+
+
 class _Evaluator:
     """The network's output at the first token of a reversed sequence, in ball arithmetic; None if a rounding is ambiguous."""
 
