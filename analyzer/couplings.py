@@ -250,10 +250,10 @@ class CouplingTarget(TokenTarget):
         logits = [self.coupling.at(query, arb(v)) for v in tokens]
         return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
 
-    def exact_value(self, tokens: np.ndarray) -> arb:
-        """H at the last position of tokens (τ, 1)."""
+    def exact_value(self, tokens: np.ndarray, t: int = -1) -> arb:
+        """H at position t of tokens (τ, 1)."""
         exact = [rational(float(token[0])) for token in tokens]
-        return self.at(exact, len(exact) - 1)
+        return self.at(exact, t % len(exact))
 
     def constant_error(self, samples: np.ndarray | None = None) -> float:
         """Half the spread of the values at some of the samples, or on constant sequences, where H is F(f(x))."""

@@ -31,10 +31,10 @@ from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
 from analyzer.piecewise import Neurons, distance
 from analyzer.theorems.coupling_rank import best_error
-from analyzer.theorems.jl_4_2 import ID
+from analyzer.theorems.jl_4_2 import COUPLING_LEMMA, ID, READ_OUT, VALUES_LEMMA, proof_graph
 from constructions.execute import run
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part, finite
+from verify.certificate import Certificate, better_than_constant, finite, matched
 from verify.rounding import ONE, Arithmetic, readout_rounding
 from verify.worst_sequences import search
 
@@ -193,6 +193,11 @@ def _combined(weights: np.ndarray, slots: np.ndarray) -> np.ndarray:
     return result
 
 
+def output_at(network: Transformer, target: CouplingTarget, tokens: np.ndarray, t: int) -> arb:
+    """The output at token t of (τ, 1), in balls."""
+    return read(network).at([rational(float(v)) for v in tokens[:, 0]], t)
+
+
 def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) -> Certificate:
     """Certify a stored network against Theorem 4.2 for a target; `bank` says whose singular functions it claims to use."""
     start = time.perf_counter()
@@ -212,11 +217,11 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         witness, shown = _witness(reading, target, pairs)
         trivial = target.constant_error()
     means = averages(target, promised, bank, max(1, len(reading.query)), reading.knots)
-    parts = (
-        Part("coupling", upper(delta), upper(promised.coupling)),
-        Part("values", upper(values), upper(promised.values)),
-        Part("read-out", upper(readout), upper(promised.readout)),
-    )
+    measured = {
+        COUPLING_LEMMA: (delta, promised.coupling),
+        VALUES_LEMMA: (values, promised.values),
+        READ_OUT: (readout, promised.readout),
+    }
     certified = upper(exact + rounding)
     details = {
         "rank": len(reading.query),
@@ -236,12 +241,13 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         rounding=upper(rounding),
         trivial=trivial,
         least_heads=None,
-        parts=parts,
+        parts=matched(proof_graph("none", bank, ffn, ()), measured),
         sizes=network.sizes(),
         dtype=network.dtype,
         seconds=time.perf_counter() - start,
         faults=reading.faults,
         details=details,
+        remedies=better_than_constant(upper(bound), trivial, rank=None, knots=None),
     )
 
 
