@@ -220,8 +220,8 @@ class CouplingTarget:
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """H_t for exact tokens."""
         query = arb(tokens[position])
-        logits = [self.coupling.at(query, arb(v)) for v in tokens]
-        return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
+        seen = {v: (self.coupling.at(query, arb(v)), self.f.at(v)) for v in dict.fromkeys(tokens)}
+        return self.F.at(softmax_mean([seen[v][0] for v in tokens], [seen[v][1] for v in tokens]))
 
     def compiled(self, xp: Any, positions: slice = slice(None)) -> Callable[[Any], Any]:
         """Tokens (…, τ) → H at some positions, (…, positions), for arrays of numpy or JAX."""
