@@ -247,8 +247,8 @@ class CouplingTarget(TokenTarget):
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """H_t for exact tokens."""
         query = arb(tokens[position])
-        logits = [self.coupling.at(query, arb(v)) for v in tokens]
-        return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
+        seen = {v: (self.coupling.at(query, arb(v)), self.f.at(v)) for v in dict.fromkeys(tokens)}
+        return self.F.at(softmax_mean([seen[v][0] for v in tokens], [seen[v][1] for v in tokens]))
 
     def exact_value(self, tokens: np.ndarray, t: int = -1) -> arb:
         """H at position t of tokens (τ, 1)."""
