@@ -40,6 +40,7 @@ MAX_LENGTH = 1 << 12
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+_force = click.option("--force", is_flag=True, help="Replace what we wrote there before.")
 _quiet = click.option("--quiet", is_flag=True, help="No progress display.")
 
 
@@ -534,6 +535,7 @@ def build() -> None:
 @click.option("--restore", is_flag=True, help="With --depth: reset values to letters after every shift.")
 @click.option("--alphabet", help="With --restore: the letters that tokens are made of, such as -1,1.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
 @_quiet
 def fixed(
@@ -554,6 +556,7 @@ def fixed(
     restore: bool,
     alphabet: str | None,
     out: Path,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -586,14 +589,14 @@ def fixed(
         from analyzer.theorems.shift_chain import check_options
 
         check_options(target, rpe, restore=restore, **options)
-        _chain(target, {**options, "ffn": ffn, "seed": seed}, out, as_json, quiet)
+        _chain(target, {**options, "ffn": ffn, "seed": seed}, out, force, as_json, quiet)
         return
     check_layer(target, rpe, bank, heads, dtype, error)
     check_sizes(target, rpe, bank, heads, error, width)
 
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from constructions.thm_3_1 import build as build_network
     from verify.report import progress
     from verify.thm_3_1 import verify as certify
@@ -604,7 +607,7 @@ def fixed(
         )
         certificate = certify(built.network, target, bank, ffn)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
-    _finish(built, certificate, asked, out, as_json)
+    _finish(built, certificate, asked, out, force, as_json)
 
 
 def _depth(text: str) -> int | None:
@@ -627,11 +630,11 @@ def _letters(text: str, option: str) -> tuple[Any, ...]:
         raise InputError(f"{option} takes decimals such as -1,0.5,1: {error}") from None
 
 
-def _chain(target: Any, options: dict[str, Any], out: Path, as_json: bool, quiet: bool) -> None:
+def _chain(target: Any, options: dict[str, Any], out: Path, force: bool, as_json: bool, quiet: bool) -> None:
     """Plan, build and certify a chain of shifts."""
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from constructions.shift_chain import build as build_chain
     from verify.report import progress
     from verify.shift_chain import verify as certify
@@ -639,10 +642,10 @@ def _chain(target: Any, options: dict[str, Any], out: Path, as_json: bool, quiet
     with progress("planning, building and certifying", quiet or as_json):
         built = build_chain(target, **options)
         certificate = certify(built.network, target, built.bank, built.ffn)
-    _finish(built, certificate, options["error"], out, as_json)
+    _finish(built, certificate, options["error"], out, force, as_json)
 
 
-def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_json: bool, keep_violated: bool = False) -> None:
+def _finish(built: Any, certificate: Any, asked: float | None, out: Path, force: bool, as_json: bool, keep_violated: bool = False) -> None:
     """Write the bundle and show its chain; refuse what misses the error asked for or, unless it was asked for, violates its theorem."""
     from constructions.bundle import write
     from verify.bundles import card_of, citation_of
@@ -658,7 +661,7 @@ def _finish(built: Any, certificate: Any, asked: float | None, out: Path, as_jso
     if asked is not None and certificate.certified > asked and not violated:
         raise Refusal(_missed(asked, certificate))
     card = card_of(built, certificate)
-    write(out, built.network, card, citation_of(card))
+    write(out, built.network, card, citation_of(card), force)
     if as_json:
         _emit({"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]})
     else:
@@ -697,6 +700,7 @@ def _draws(draws: Any) -> str:
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
 @_quiet
 def adaptive(
@@ -714,6 +718,7 @@ def adaptive(
     dtype: str,
     seed: int,
     out: Path,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -728,7 +733,7 @@ def adaptive(
     check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from constructions.thm_4_4 import build as build_network
     from verify.report import progress
     from verify.thm_4_4 import verify as certify
@@ -740,7 +745,7 @@ def adaptive(
         )  # fmt: skip
         certificate = certify(built.network, target, bank, ffn)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
-    _finish(built, certificate, asked, out, as_json, keep_violated=width is not None)
+    _finish(built, certificate, asked, out, force, as_json, keep_violated=width is not None)
 
 
 @build.command("kernel")
@@ -757,6 +762,7 @@ def adaptive(
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of Barron sampling.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
 @_quiet
 def build_kernel(
@@ -773,6 +779,7 @@ def build_kernel(
     dtype: str,
     seed: int,
     out: Path,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -792,7 +799,7 @@ def build_kernel(
     check_sizes(target, rpe, bank, heads, error, width)
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from constructions.thm_5_1 import build as build_network
     from verify.report import progress
     from verify.thm_5_1 import verify as certify
@@ -801,7 +808,7 @@ def build_kernel(
         built = build_network(target, rpe=rpe, bank=bank, heads=heads, error=error, ffn=ffn, width=width, dtype=dtype, seed=seed)
         certificate = certify(built.network, target, bank, ffn)
     asked = error if error is not None or heads is not None else DEFAULT_ERROR
-    _finish(built, certificate, asked, out, as_json)
+    _finish(built, certificate, asked, out, force, as_json)
 
 
 def _coupling_target(target_file: Path | None, rho: str | None, f: str | None, readout: str | None, length: int | None) -> Any:
@@ -842,6 +849,7 @@ def _of_coupling(command: Any) -> Any:
 @click.option("--error", type=float, help="Total error, certified.  [default: 0.01 unless --rank is given]")
 @click.option("--dtype", type=click.Choice(["exact", "float64", "float32"]), default="exact", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
 @_quiet
 def build_coupling(
@@ -856,6 +864,7 @@ def build_coupling(
     error: float | None,
     dtype: str,
     out: Path,
+    force: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -868,7 +877,7 @@ def build_coupling(
         check_rank(rank)
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from analyzer.theorems.jl_4_2 import DEFAULT_ERROR
     from constructions.jl_4_2 import build as build_network
     from verify.jl_4_2 import verify as certify
@@ -878,7 +887,7 @@ def build_coupling(
         built = build_network(target, bank=bank, rank=rank, knots=knots, error=error, dtype=dtype)
         certificate = certify(built.network, target, bank, built.ffn)
     asked = error if error is not None or rank is not None or knots is not None else DEFAULT_ERROR
-    _finish(built, certificate, asked, out, as_json)
+    _finish(built, certificate, asked, out, force, as_json)
 
 
 @cli.group()
@@ -891,21 +900,23 @@ def limits() -> None:
 @click.option("--heads", type=int, required=True)
 @click.option("--rpe", type=RPE, default="lin", show_default=True)
 @click.option("--certificate", type=click.Path(path_type=Path), help="Write bank and lower bound to a file that `verify` re-checks.")
+@_force
 @_json
 @_quiet
-def kernel_limits_command(text: str, heads: int, rpe: Any, certificate: Path | None, as_json: bool, quiet: bool) -> None:
+def kernel_limits_command(text: str, heads: int, rpe: Any, certificate: Path | None, force: bool, as_json: bool, quiet: bool) -> None:
     """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat."""
-    from verify.certificate_files import check_place, write_json
+    from constructions.places import check_place
+    from verify.certificate_files import write_json
     from verify.kernel_limits import kernel_certificate, kernel_limits
     from verify.report import progress, show_kernel_limits
 
     if certificate is not None:
-        check_place(certificate)
+        check_place(certificate, force)
     with progress("fitting and bounding", quiet or as_json):
         found = kernel_certificate(text, rpe, heads)
         result = kernel_limits(found)
     if certificate is not None:
-        write_json(certificate, found)
+        write_json(certificate, found, force)
         result["certificate"] = str(certificate)
     if as_json:
         _emit(result)
@@ -933,13 +944,13 @@ def limits_coupling(
     quiet: bool,
 ) -> None:
     """A coupling: certified singular values, and what no m_h query and key coordinates can beat."""
-    from verify.certificate_files import check_place
+    from constructions.places import check_place
     from verify.coupling_limits import coupling_limits
     from verify.report import coupling_figure, progress, show_coupling_limits
 
     target = _coupling_target(target_file, rho, values, readout, length)
     if figure is not None:
-        check_place(figure)
+        check_place(figure, overwrite=True)
     with progress("decomposing", quiet or as_json):
         result = coupling_limits(target, rank, alpha)
     if figure is not None:
@@ -1011,6 +1022,7 @@ def dp_free(error: float, as_json: bool) -> None:
 @click.option("--bits", help="The same by unit roundoff 2^-B; with --horizon also a range such as 8-64.")
 @click.option("--horizon", "wants_horizon", is_flag=True, help="The largest lag with an error below 1/2; all dtypes unless one is given.")
 @click.option("--certificate", type=click.Path(path_type=Path), help="Write bank and dual sequence to a file that `verify` re-checks.")
+@_force
 @click.option("--figure", type=click.Path(path_type=Path), help="With --horizon: error against lag as a PNG file.")
 @_json
 @_quiet
@@ -1022,6 +1034,7 @@ def limits_lag(
     bits: str | None,
     wants_horizon: bool,
     certificate: Path | None,
+    force: bool,
     figure: Path | None,
     as_json: bool,
     quiet: bool,
@@ -1030,11 +1043,11 @@ def limits_lag(
     if dtype is not None and bits is not None:
         raise InputError("give --dtype or --bits, not both")
     units = _units(dtype, bits)
-    from verify.certificate_files import check_place
+    from constructions.places import check_place
 
-    for place in (certificate, figure):
+    for place, again in ((certificate, force), (figure, True)):
         if place is not None:
-            check_place(place)
+            check_place(place, again)
     if wants_horizon:
         if lag is not None or heads is not None or certificate is not None:
             raise InputError("--horizon looks for the lag itself; --lag, --heads and --certificate do not go with it")
@@ -1044,7 +1057,7 @@ def limits_lag(
         raise InputError("give --lag, or --horizon")
     if figure is not None or (len(units) > 1 and bits is not None):
         raise InputError("--figure and a range of bits go with --horizon")
-    _limits_one_lag(rpe, lag, heads, units if dtype or bits else {}, certificate, as_json, quiet)
+    _limits_one_lag(rpe, lag, heads, units if dtype or bits else {}, certificate, force, as_json, quiet)
 
 
 def _units(dtype: str | None, bits: str | None) -> dict[str, int]:
@@ -1062,7 +1075,7 @@ def _units(dtype: str | None, bits: str | None) -> dict[str, int]:
 
 
 def _limits_one_lag(
-    rpe: Any, lag: int, heads: int | None, units: dict[str, int], certificate: Path | None, as_json: bool, quiet: bool
+    rpe: Any, lag: int, heads: int | None, units: dict[str, int], certificate: Path | None, force: bool, as_json: bool, quiet: bool
 ) -> None:
     from analyzer.theorems.lag_law import lag_law
     from verify.limits import check_lag, describe_pair, lag_limit
@@ -1086,7 +1099,7 @@ def _limits_one_lag(
             pair = lag_limit(rpe, lag, fmpq(1, 2**size), size, heads)
         result |= {"arithmetic": name, **describe_pair(pair)}
         if certificate is not None:
-            write_json(certificate, certificate_of([pair], rpe, pair.unit))
+            write_json(certificate, certificate_of([pair], rpe, pair.unit), force)
             result["certificate"] = str(certificate)
     if as_json:
         _emit(result)
@@ -1132,17 +1145,27 @@ def _limits_horizon(rpe: Any, units: dict[str, int], figure: Path | None, as_jso
 @click.option("--lags", "most", type=int, help="Audit the lags 1 to this one.  [default: heads + 2, at most 24]")
 @click.option("--dtype", type=ARITHMETIC, default="float32", show_default=True)
 @click.option("--certificate", type=click.Path(path_type=Path), help="Write banks and dual sequences to a file that `verify` re-checks.")
+@_force
 @click.option("--figure", type=click.Path(path_type=Path), help="Best error against lag as a PNG file.")
 @_json
 @_quiet
 def limits_slopes(
-    slopes: str, rpe: Any, most: int | None, dtype: str, certificate: Path | None, figure: Path | None, as_json: bool, quiet: bool
+    slopes: str,
+    rpe: Any,
+    most: int | None,
+    dtype: str,
+    certificate: Path | None,
+    force: bool,
+    figure: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Given slopes: which lags can position-only heads with these decays resolve at all?"""
     from flint import fmpq
 
+    from constructions.places import check_place
     from verify.certificate_files import certificate as certificate_of
-    from verify.certificate_files import check_place, write_json
+    from verify.certificate_files import write_json
     from verify.limits import MAX_AUDITED, audit, check_lag, slopes_of
     from verify.report import show_slopes, slopes_figure, steps
 
@@ -1151,9 +1174,9 @@ def limits_slopes(
     check_lag(longest)
     if longest > MAX_AUDITED:
         raise InputError(f"--lags {longest} is out of range; give 1 to {MAX_AUDITED}")
-    for place in (certificate, figure):
+    for place, again in ((certificate, force), (figure, True)):
         if place is not None:
-            check_place(place)
+            check_place(place, again)
     unit = fmpq(1, 2 ** DTYPE_BITS[dtype])
     found = []
     with steps("auditing", quiet or as_json) as step:
@@ -1170,7 +1193,7 @@ def limits_slopes(
     }
     result |= {"resolved": [r["lag"] for r in rows if r["resolved"]], "rows": rows}
     if certificate is not None:
-        write_json(certificate, certificate_of(found, rpe, unit, heads))
+        write_json(certificate, certificate_of(found, rpe, unit, heads), force)
         result["certificate"] = str(certificate)
     if figure is not None:
         result["figure"] = str(figure) if slopes_figure(figure, slopes, dtype, rows) else None
@@ -1240,22 +1263,23 @@ def _verify_file(path: Path, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--input", "source", type=click.Path(path_type=Path), required=True, help="Tokens, .npy: (N,), (N, d) or (batch, N, d).")
 @click.option("--output", "destination", type=click.Path(path_type=Path), required=True, help="Outputs, .npy: (N,) or (batch, N).")
+@_force
 @_json
-def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
+def run(folder: Path, source: Path, destination: Path, force: bool, as_json: bool) -> None:
     """Evaluate a bundle's network on an array of tokens."""
-    import os
+    import io
 
     import numpy as np
 
     from constructions.card import read_files
+    from constructions.places import check_place, write_file
 
     files = read_files(folder)
     tokens = _numbers(source)
     length = _check_domain(files.card, tokens, source)
     if tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
-    if destination.is_dir() or not destination.absolute().parent.is_dir():
-        raise InputError(f"cannot write {destination}: not a file in an existing folder")
+    check_place(destination, force)
     from constructions.bundle import load
     from constructions.execute import run as evaluate
 
@@ -1265,14 +1289,9 @@ def run(folder: Path, source: Path, destination: Path, as_json: bool) -> None:
     start = time.perf_counter()
     outputs = evaluate(network, tokens)
     seconds = time.perf_counter() - start
-    staging = destination.with_name(f".{destination.name}.part")
-    try:
-        with staging.open("wb") as file:
-            np.save(file, outputs)
-        os.replace(staging, destination)
-    except OSError as failure:
-        staging.unlink(missing_ok=True)
-        raise InputError(f"cannot write {destination}: {failure.strerror}") from None
+    content = io.BytesIO()
+    np.save(content, outputs)
+    write_file(destination, content.getvalue(), force)
     summary = {"output": str(destination), "shape": list(outputs.shape), "dtype": network.dtype, "seconds": seconds}
     lost = int((~np.isfinite(outputs)).sum())
     if lost:
@@ -1449,6 +1468,7 @@ _STRUCTURE = ("rpe", "attention", "window", "heads", "layers", "width", "model_d
 @click.option("--checkpoint", type=click.Path(path_type=Path), help="A file that holds the run after every fortieth of it.")
 @click.option("--resume", is_flag=True, help="Go on from --checkpoint, if the file is there.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
 @_quiet
 def train(
@@ -1471,12 +1491,14 @@ def train(
     checkpoint: Path | None,
     resume: bool,
     out: Path,
+    force: bool,
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
     """Train one of our networks on a target; the result is a bundle like any other, with origin "trained"."""
-    from constructions.card import check_output, check_place, read_files
+    from constructions.card import check_output, read_files
+    from constructions.places import check_place
 
     given = click.get_current_context().get_parameter_source
     fixed = [name for name in _STRUCTURE if start is not None and given(name) is ParameterSource.COMMANDLINE]
@@ -1490,11 +1512,11 @@ def train(
     else:
         target = _any_target(target_file, lags, kernels, dim, readout)
     recipe = _recipe(target, options)
-    check_output(out)
+    check_output(out, force)
     if resume and checkpoint is None:
         raise InputError("--resume needs --checkpoint, the file to go on from")
     if checkpoint is not None:
-        check_place(checkpoint)
+        check_place(checkpoint, overwrite=True)
         if out.resolve() in (checkpoint.resolve(), *checkpoint.resolve().parents):
             raise InputError(f"--checkpoint {str(checkpoint)[:80]} lies where the bundle goes; choose a place outside --out")
         if checkpoint.exists() and not resume:
@@ -1554,7 +1576,7 @@ def train(
     summary = {**history.summary(), "start": "random" if files is None else "bundle", "seconds": seconds}
     from constructions.bundle import write
 
-    write(out, trained, trained_card(trained, target, recipe, summary, certificate), "")
+    write(out, trained, trained_card(trained, target, recipe, summary, certificate), "", force)
     if as_json:
         _emit({"out": str(out), "origin": "trained", **certificate.as_dict(), "training": summary})
     else:
@@ -1604,9 +1626,9 @@ def jl_fig_5(sequences: int, seed: int, figure: Path | None, as_json: bool, quie
     if seed < 0:
         raise InputError(f"--seed {seed} is negative")
     if figure is not None:
-        from constructions.card import check_place
+        from constructions.places import check_place
 
-        check_place(figure)
+        check_place(figure, overwrite=True)
     from verify.experiments.jl_fig_5 import check_sequences, fig_5
     from verify.report import fig_5_figure, show_fig_5, steps
 
@@ -1672,7 +1694,8 @@ def arms_experiment(
 
     Does training find, keep or leave the mechanism? The arms are written as bundles into --out and compared.
     """
-    from constructions.card import check_new_folder, check_place, new_folder, read_files
+    from constructions.card import check_new_folder, new_folder, read_files
+    from constructions.places import check_place
     from verify.learnt import target_of
 
     files = read_files(folder)
@@ -1682,7 +1705,7 @@ def arms_experiment(
     recipe = _recipe(target, options)
     check_new_folder(out)
     if figure is not None:
-        check_place(figure)
+        check_place(figure, overwrite=True)
     if not 0 < continued_rate < 1:
         raise InputError(f"--continued-rate is {continued_rate}; give a number between 0 and 1")
     if supervise and target.describe()["kind"] == "coupling":
@@ -1765,12 +1788,12 @@ for _name, _about in _WE.items():
 @_quiet
 def digits_experiment(seeds: int, steps: int, figure: Path | None, as_json: bool, quiet: bool) -> None:
     """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
-    from constructions.card import check_place
     from constructions.digits import digits
+    from constructions.places import check_place
 
     _check_training(seeds, steps, 2)  # one seed has no spread
     if figure is not None:
-        check_place(figure)
+        check_place(figure, overwrite=True)
     images, labels = digits()
     from verify.experiments.jl_digits import run as run_experiment
     from verify.report import digits_figure, show_digits, training
@@ -1801,9 +1824,9 @@ def horizon_experiment(most: int, seeds: int, steps: int, figure: Path | None, a
     _check_training(seeds, steps, 1)
     check_lags(most)
     if figure is not None:
-        from constructions.card import check_place
+        from constructions.places import check_place
 
-        check_place(figure)
+        check_place(figure, overwrite=True)
     from verify.experiments.horizon import Protocol
     from verify.experiments.horizon import run as run_experiment
     from verify.report import lags_figure, show_lags, training
@@ -1879,9 +1902,9 @@ def compare(
     if length is not None and not 1 <= length <= MAX_LENGTH:
         raise InputError(f"--length {length} is out of range; give 1 to {MAX_LENGTH}")
     if figure is not None:
-        from constructions.card import check_place
+        from constructions.places import check_place
 
-        check_place(figure)
+        check_place(figure, overwrite=True)
     from constructions.card import read_files
 
     found = [read_files(folder) for folder in folders]
@@ -1968,9 +1991,9 @@ def spectrum(weights: Path, source: Path, layer: int | None, heads: int | None, 
     if heads is not None and (weights.is_dir() or heads < 1):
         raise InputError("--heads H, at least 1, splits the arrays of a FILE; a bundle knows its heads")
     if figure is not None:
-        from constructions.card import check_place
+        from constructions.places import check_place
 
-        check_place(figure)
+        check_place(figure, overwrite=True)
     inputs = _numbers(source)
     found, note = _bundle_spectra(weights, inputs, source, layer) if weights.is_dir() else _file_spectra(weights, inputs, layer, heads)
     from verify.report import show_spectrum, spectrum_figure
@@ -2022,12 +2045,13 @@ def _file_spectra(path: Path, inputs: Any, layer: int | None, heads: int | None)
 @click.argument("weights", type=click.Path(path_type=Path), metavar="WEIGHTS.safetensors")
 @click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG.toml")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the bundle.")
+@_force
 @_json
-def import_command(weights: Path, config: Path, out: Path, as_json: bool) -> None:
+def import_command(weights: Path, config: Path, out: Path, force: bool, as_json: bool) -> None:
     """Make a bundle of weights that were trained elsewhere; docs/import.md explains CONFIG."""
     from constructions.card import check_output
 
-    check_output(out)
+    check_output(out, force)
     from constructions.foreign import read_foreign
 
     found = read_foreign(weights, config)
@@ -2036,7 +2060,7 @@ def import_command(weights: Path, config: Path, out: Path, as_json: bool) -> Non
 
     network = network_of(found.arrays, found.structure)
     card = found.card(network.sizes())
-    write(out, network, card, "")
+    write(out, network, card, "", force)
     kept = {key: card[key] for key in ("origin", "source", "target", "sizes")}
     result = {"out": str(out), **kept, "dtype": found.dtype, "structure": found.structure}
     if as_json:
@@ -2047,13 +2071,14 @@ def import_command(weights: Path, config: Path, out: Path, as_json: bool) -> Non
 
 @cli.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True, help="Folder for figure, CSV and bundle.")
+@_force
 @_json
 @_quiet
-def demo(out: Path, as_json: bool, quiet: bool) -> None:
+def demo(out: Path, force: bool, as_json: bool, quiet: bool) -> None:
     """The tour: a table to remember, one network with its chain, one figure."""
     from verify.demo import run_demo
 
-    result = run_demo(out, quiet or as_json, show=not as_json)
+    result = run_demo(out, quiet or as_json, show=not as_json, overwrite=force)
     if as_json:
         _emit(result)
     if "violated" in (

@@ -51,9 +51,9 @@ def _encode(network: Transformer) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
-def write(path: Path, network: Transformer, card: dict[str, Any], citation: str) -> None:
-    """Write a network and its card as a bundle."""
-    write_files(path, {**card, "dtype": network.dtype, "structure": _structure(network)}, _encode(network), citation)
+def write(path: Path, network: Transformer, card: dict[str, Any], citation: str, overwrite: bool = False) -> None:
+    """Write a network and its card as a bundle; one that is there is refused unless `overwrite`."""
+    write_files(path, {**card, "dtype": network.dtype, "structure": _structure(network)}, _encode(network), citation, overwrite)
 
 
 def load(files: Files) -> Bundle:

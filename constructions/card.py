@@ -5,14 +5,12 @@
     citation.bib          what the network rests on
 
 `integrity` is the SHA-256 of the card's content (without that entry) and of the other files: any change but white space in the card is
-noticed. Folders appear whole or not at all: they are written beside their place and renamed into it.
+noticed. Folders appear whole or not at all, and a bundle is replaced in one step, if at all (`constructions.places`).
 """
 
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from analyzer.errors import InputError
+from constructions.places import NEW, is_empty, place_of, put_folder, recover, staging, sync_folder, try_staging, write_through
 
 FORMAT = "lemmaformer-bundle"
 VERSION = 1
 CARD, FLOATS, EXACT, CITATION = "card.json", "weights.safetensors", "exact.json", "citation.bib"
+NAMES = (CARD, FLOATS, EXACT, CITATION)
 MAX_BYTES = 1 << 30
 
 
@@ -49,50 +49,59 @@ def weights_name(dtype: str) -> str:
     return EXACT if dtype == "exact" else FLOATS
 
 
-def check_output(path: Path) -> None:
-    """Refuse an output place that holds anything but a bundle, or a bundle with somebody's files in it."""
+def check_output(path: Path, overwrite: bool = False) -> None:
+    """Refuse a place for a bundle unless it is free, an empty folder or, with `overwrite`, a bundle and nothing else."""
+    place = place_of(path)
     try:
-        if path.is_symlink() or path.exists():
-            if not is_bundle(path):
-                raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another --out")
-            strangers = sorted(p.name for p in path.iterdir() if p.name not in (CARD, FLOATS, EXACT, CITATION))
-            if strangers:
-                raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another --out")
-        elif not path.absolute().parent.is_dir():
-            raise InputError(f"the folder {path.parent} does not exist; create it first")
-        os.rmdir(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))  # now, not after hours of work
+        recover(place)
+        _check_taken(path, place, overwrite)
+        try_staging(place)
     except OSError as error:
         raise InputError(f"cannot use {str(path)[:80]}: {error.strerror}") from None
 
 
-def check_place(path: Path) -> None:
-    """Refuse a place for one file that is a folder, or in none."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"cannot write {str(path)[:80]}: not a file in an existing folder")
+def _check_taken(path: Path, place: Path, overwrite: bool) -> None:
+    if not os.path.lexists(place):
+        if path.is_symlink():
+            raise InputError(f"{path} is a link to nothing; choose another place")
+        if not place.parent.is_dir():
+            raise InputError(f"the folder {path.parent} does not exist; create it first")
+        return
+    if place == Path.cwd() or os.path.ismount(place):
+        raise InputError(f"{path} is the folder you work in, or a mounted one, which cannot be moved; choose a place inside")
+    if is_empty(place):
+        return
+    if not is_bundle(place):
+        raise InputError(f"{path} exists and is not a lemmaformer bundle; choose another place")
+    strangers = sorted(p.name for p in place.iterdir() if p.name not in NAMES)
+    if strangers:
+        raise InputError(f"{path} is a bundle that also holds {strangers[0]!r}; move that away or choose another place")
+    if not overwrite:
+        raise InputError(f"{path} exists; choose another place, or overwrite it")
 
 
 def check_new_folder(path: Path) -> None:
-    """Refuse a place for a folder of bundles that is taken, or in no folder."""
-    if path.is_symlink() or path.exists():
-        raise InputError(f"{str(path)[:80]} exists; choose another --out")
+    """Refuse a place for a folder of bundles that is taken by anything but an empty folder, or in no folder."""
+    if os.path.lexists(path) and (path.is_symlink() or not is_empty(path) or path.resolve() == Path.cwd()):
+        raise InputError(f"{str(path)[:80]} exists; choose another place")
     if not path.absolute().parent.is_dir():
         raise InputError(f"the folder {str(path.parent)[:80]} does not exist; create it first")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into, which takes its place when all is written, or never."""
+    """A folder to write bundles into, which takes its place when all are written, or never."""
     check_new_folder(path)
-    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.absolute().parent))
+    place = path.absolute()
     try:
-        fresh = staging / "new"
-        fresh.mkdir()
-        yield fresh
-        os.rename(fresh, path)
+        with staging(place, NAMES) as folder:
+            fresh = folder / NEW
+            fresh.mkdir()
+            yield fresh
+            sync_folder(fresh)
+            put_folder(fresh, place, overwrite=False)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def is_bundle(path: Path) -> bool:
@@ -103,34 +112,25 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-def write_files(path: Path, card: dict[str, Any], weights: bytes, citation: str) -> None:
-    """Write a bundle atomically, replacing a bundle that is there."""
-    check_output(path)
+def write_files(path: Path, card: dict[str, Any], weights: bytes, citation: str, overwrite: bool = False) -> None:
+    """Write a bundle in one step; a bundle that is there is refused unless `overwrite`, and then stays until the new one is whole."""
+    check_output(path, overwrite)
     files = {weights_name(card["dtype"]): weights, CITATION: citation.encode()}
     card = {"format": FORMAT, "version": VERSION, **card}
     card["integrity"] = _digest(card, files)
     files[CARD] = (json.dumps(card, indent=2, ensure_ascii=False) + "\n").encode()
+    place = place_of(path)
     try:
-        _replace(path.absolute(), files)
+        with staging(place, NAMES) as folder:
+            fresh = folder / NEW
+            fresh.mkdir()
+            for name, content in files.items():
+                write_through(fresh / name, content)
+            sync_folder(fresh)
+            _check_taken(path, place, overwrite)  # writing took a while: somebody may have put something there
+            put_folder(fresh, place, overwrite)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _replace(place: Path, files: dict[str, bytes]) -> None:
-    """Put a folder with these files in its place; on failure what was there comes back."""
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        fresh = staging / "new"
-        fresh.mkdir()
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
-        if place.exists():
-            os.rename(place, staging / "old")
-        os.rename(fresh, place)
-    finally:
-        if not place.exists() and (staging / "old").exists():
-            os.rename(staging / "old", place)
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _read(path: Path) -> bytes:
@@ -144,6 +144,7 @@ def _read(path: Path) -> bytes:
 
 def read_files(path: Path) -> Files:
     """Read a bundle's files and check format, version and integrity."""
+    recover(place_of(path))
     if not path.is_dir():
         raise InputError(f"{path} is not a bundle folder")
     try:

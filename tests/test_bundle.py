@@ -35,7 +35,7 @@ def rewrite(path: Path, change_network: Callable[[Transformer], Transformer], ch
     found = load(read_files(path))
     card = {k: v for k, v in found.card.items() if k not in ("integrity", "format", "version", "dtype", "structure")}
     change_card(card)
-    write(path, change_network(found.network), card, "")
+    write(path, change_network(found.network), card, "", overwrite=True)
 
 
 def keep(value: Any) -> Any:
@@ -200,7 +200,7 @@ def test_writing_is_atomic(tmp_path: Path, run: Callable[..., Any], monkeypatch:
         real(source, destination)
 
     monkeypatch.setattr(card.os, "rename", failing)
-    result = run("build", "fixed", "--lags", "2", "--out", path)
+    result = run("build", "fixed", "--lags", "2", "--out", path, "--force")
     assert result.code == 2 and "No space left" in result.err
     assert {p.name: p.read_bytes() for p in path.iterdir()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["bundle"]
@@ -209,12 +209,12 @@ def test_writing_is_atomic(tmp_path: Path, run: Callable[..., Any], monkeypatch:
 def test_replacing_a_bundle_and_refusing_a_stranger(tmp_path: Path, run: Callable[..., Any]) -> None:
     path = tmp_path / "bundle"
     for lags in ("1", "3"):
-        assert run("build", "fixed", "--lags", lags, "--out", path).code == 0
+        assert run("build", "fixed", "--lags", lags, "--out", path, "--force").code == 0
     assert json.loads((path / "card.json").read_text())["target"]["lags"] == [3]
     stranger = tmp_path / "stranger"
     stranger.mkdir()
     (stranger / "thesis.tex").write_text("years of work")
-    result = run("build", "fixed", "--lags", "1", "--out", stranger)
+    result = run("build", "fixed", "--lags", "1", "--out", stranger, "--force")
     assert result.code == 2 and [p.name for p in stranger.iterdir()] == ["thesis.tex"]
 
 

@@ -444,7 +444,7 @@ def test_build_adaptive(run: Run, tmp_path: Path) -> None:
     memory = built.json["memories"][1]
     assert memory["margin"] > 0.4 and memory["width_used"] < memory["width_theorem"] and memory["barron_norm"] == pytest.approx(2, rel=1e-3)
     assert built.json["score_parameters"]["order"] == "O(D)" and all(c["holds"] for c in built.json["conditions"])
-    shown = run("build", "adaptive", *arguments).out
+    shown = run("build", "adaptive", *arguments, "--force").out
     assert "m2: level 2, lag (3 - m1)/2" in shown and "7 per head, O(D)" in shown and "holds" in shown
     tokens = np.random.default_rng(0).choice([-1.0, 1.0], size=(2, 40, 1))
     np.save(tmp_path / "x.npy", tokens)
@@ -479,11 +479,11 @@ def test_chains_of_shifts(run: Run, tmp_path: Path) -> None:
     assert (np.load(tmp_path / "y.npy")[60:] == tokens[57:-3] + tokens[:-60]).all()
     np.save(tmp_path / "strange.npy", np.array([1.0, 0.25, -1.0, 0.0]))
     assert run("run", out, "--input", tmp_path / "strange.npy", "--output", tmp_path / "z.npy", "--json").json["outside_alphabet"] == 2
-    result = run("build", "fixed", "--lags", "12", "--depth", "4", "--error", "1e-3", "--out", out, "--json")
+    result = run("build", "fixed", "--lags", "12", "--depth", "4", "--error", "1e-3", "--out", out, "--force", "--json")
     assert result.code == 0 and result.json["sizes"]["layers"] == 4 and result.json["certified"] <= 1e-3
     target = tmp_path / "target.toml"
     target.write_text('kind = "fixed"\nlags = [9]\nalphabet = [-1, 0, 0.5]\n')
-    arguments = ["--target", target, "--depth", "auto", "--restore", "--dtype", "float64", "--out", out, "--json"]
+    arguments = ["--target", target, "--depth", "auto", "--restore", "--dtype", "float64", "--out", out, "--force", "--json"]
     assert run("build", "fixed", *arguments).json["certified"] == 0
     assert "add --depth auto" in run("build", "fixed", "--target", target, "--out", out).err
 
@@ -503,11 +503,11 @@ def test_chains_whose_card_or_weights_lie(run: Run, tmp_path: Path) -> None:
         {**card, "target": {**card["target"], "lags": [7]}},
         {**card, "theorem": "thm-3.1"},
     ):
-        write(out, bundle.network, changed, "")
+        write(out, bundle.network, changed, "", overwrite=True)
         assert run("verify", out).code in (1, 2)
     network = bundle.network.map(np.array)
     network.layers[1].attention.output[0, 3, 0] *= 1.001
-    write(out, network, card, "")
+    write(out, network, card, "", overwrite=True)
     assert run("verify", out).code == 1
 
 
@@ -518,7 +518,9 @@ def test_a_sample_that_is_too_narrow_is_written_and_violated(run: Run, tmp_path:
     verified = run("verify", out)
     assert verified.code == 1 and "the margin 1/2 is missed by" in " ".join(verified.out.split())
     theorem = max(memory["width_theorem"] for memory in built.json["memories"])
-    built = run("build", "adaptive", "--target", EXAMPLES / "pair.toml", "--encode", "barron", "--width", theorem, "--out", out, "--json")
+    built = run(
+        "build", "adaptive", "--target", EXAMPLES / "pair.toml", "--encode", "barron", "--width", theorem, "--out", out, "--force", "--json"
+    )
     assert built.code == 0 and built.json["verdict"] == "holds"
 
 
@@ -580,7 +582,7 @@ def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> No
     )
     assert result.json["sizes"]["heads"] == lag and result.json["certified"] <= 1e-6
     assert run("verify", tmp_path / "n").code == 0
-    assert time.perf_counter() - start < 20
+    assert time.perf_counter() - start < 2
 
 
 def test_refusals_say_why(run: Run, tmp_path: Path) -> None:

@@ -292,13 +292,13 @@ def test_a_card_that_claims_more_is_caught(quick: None, run: Run, tmp_path: Path
     files = read_files(out)
     card = {key: value for key, value in files.card.items() if key not in ("format", "version", "integrity")}
     for change in ({"certified": 1e-5}, {"bound": 1e-5}, {"witness": 0.5}):
-        write_files(out, card | {"chain": card["chain"] | change}, files.weights, "")
+        write_files(out, card | {"chain": card["chain"] | change}, files.weights, "", overwrite=True)
         assert run("verify", out, "--json").code == 1
-    write_files(out, card | {"target": card["target"] | {"rho": "sin(3*u*v) + v"}}, files.weights, "")
+    write_files(out, card | {"target": card["target"] | {"rho": "sin(3*u*v) + v"}}, files.weights, "", overwrite=True)
     assert run("verify", out, "--json").json["verdict"] == "violated"
-    write_files(out, card | {"target": card["target"] | {"rho": "log(u)"}}, files.weights, "")
+    write_files(out, card | {"target": card["target"] | {"rho": "log(u)"}}, files.weights, "", overwrite=True)
     assert run("verify", out).code == 2
-    write_files(out, card, files.weights, "")
+    write_files(out, card, files.weights, "", overwrite=True)
     text = (out / "card.json").read_text()
     (out / "card.json").write_text(json.dumps({**json.loads(text), "bank": "centred"}))
     assert run("verify", out).code == 2

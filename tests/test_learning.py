@@ -65,7 +65,7 @@ def test_decays_at_the_ends_of_their_range_can_be_stored(rpe, window, tmp_path):
     for theta in (-1e4, 1e4):
         moved = replace(attention, decay=np.full(2, theta, np.float32))
         bounded = to_network(replace(network, layers=(replace(network.layers[0], attention=moved),))).map(np.asarray)
-        write(tmp_path / "net", bounded, {}, "")
+        write(tmp_path / "net", bounded, {}, "", overwrite=True)
         assert np.isfinite(fast.forward(load(read_files(tmp_path / "net")).network, np.ones((5, 2)))).all()
 
 

@@ -47,7 +47,7 @@ def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
     card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
     changed = bundle.network.map(np.array)
     changed.layers[0].attention.table[0, 3] += 2
-    write(out, changed, card, "")
+    write(out, changed, card, "", overwrite=True)
     assert run("verify", out).code == 1
     for lie in (
         {**card, "chain": {**card["chain"], "certified": card["chain"]["certified"] / 2}},
@@ -61,13 +61,13 @@ def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
         {**card, "chain": {**card["chain"], "certified": "1\n2" * 999}},
         {k: v for k, v in card.items() if k != "chain"},
     ):
-        write(out, bundle.network, lie, "")
+        write(out, bundle.network, lie, "", overwrite=True)
         assert run("verify", out).code == 1, lie
         fault = run("verify", out, "--json").json["advice"]
         assert "\n" not in fault and len(fault) < 400
-    write(out, bundle.network, {**card, "target": None}, "")
+    write(out, bundle.network, {**card, "target": None}, "", overwrite=True)
     assert "names no target" in run("verify", out).err
-    write(out, bundle.network, card, "")
+    write(out, bundle.network, card, "", overwrite=True)
     assert run("verify", out).code == 0
     weights = out / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
@@ -117,12 +117,12 @@ def test_training_goes_on_from_a_bundle_and_from_a_checkpoint(run: Run, tmp_path
     out, more, place = tmp_path / "net", tmp_path / "more", tmp_path / "run.ckpt"
     assert run(*TABLE, "--out", out, "--checkpoint", place).code == 0
     first = (out / "weights.safetensors").read_bytes()
-    resumed = run(*TABLE, "--out", out, "--checkpoint", place, "--resume", "--json")  # nothing is left to do: the same weights
+    resumed = run(*TABLE, "--out", out, "--force", "--checkpoint", place, "--resume", "--json")  # nothing is left to do: the same weights
     assert resumed.json["training"]["steps"] == 400 and (out / "weights.safetensors").read_bytes() == first
-    refused = run(*TABLE, "--seed", "1", "--out", out, "--checkpoint", place, "--resume")
+    refused = run(*TABLE, "--seed", "1", "--out", out, "--force", "--checkpoint", place, "--resume")
     assert refused.code == 2 and "another run" in refused.err and (out / "weights.safetensors").read_bytes() == first
     place.write_bytes(place.read_bytes()[:500])
-    cut = run(*TABLE, "--out", out, "--checkpoint", place, "--resume")
+    cut = run(*TABLE, "--out", out, "--force", "--checkpoint", place, "--resume")
     assert cut.code == 2 and cut.err.count("\n") == 1 and "damaged" in cut.err
     result = run("train", "--start", out, "--steps", "40", "--out", more, "--json")
     assert result.code == 0 and result.json["training"]["start"] == "bundle" and result.json["training"]["first_loss"] < 1e-2
@@ -133,7 +133,7 @@ def test_losses_that_are_no_numbers_are_one_line_and_nothing_is_written(run: Run
     assert run(*TABLE, "--out", out).code == 0
     bundle = load(read_files(out))
     card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
-    write(out, bundle.network.map(lambda leaf: leaf * np.float32(1e30)), card, "")
+    write(out, bundle.network.map(lambda leaf: leaf * np.float32(1e30)), card, "", overwrite=True)
     result = run("train", "--start", out, "--steps", "40", "--checkpoint", place, "--out", tmp_path / "new")
     assert result.code == 2 and "not a finite number at step 1" in result.err and result.err.count("\n") == 1
     assert not (tmp_path / "new").exists() and not place.exists()
@@ -180,7 +180,7 @@ def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: 
     same = run(*TABLE, "--out", out, "--checkpoint", tmp_path / "." / "net")
     assert same.code == 2 and "outside --out" in same.err and not out.exists()
     assert run("train", "--lags", "1", "--heads", "1", "--steps", "40", "--out", out).code == 0
-    inside = run(*TABLE, "--out", out, "--checkpoint", out / "run.ckpt")
+    inside = run(*TABLE, "--out", out, "--force", "--checkpoint", out / "run.ckpt")
     assert inside.code == 2 and "outside --out" in inside.err and not (out / "run.ckpt").exists()
     structure = run("train", "--start", out, "--heads", "1", "--steps", "40", "--out", tmp_path / "more")
     assert structure.code == 2 and "--heads does not go with --start" in structure.err

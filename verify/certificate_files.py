@@ -9,7 +9,6 @@ certificate of their own (`verify.kernel_limits`). A claim is false if the exact
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from analyzer.errors import InputError
 from analyzer.exact import from_text, lower, to_text, upper
 from analyzer.theorems import budgeted_error as theorem
 from analyzer.theorems.budgeted_error import Bank, Dual
-from constructions.card import check_place
+from constructions.places import write_file
 from verify.limits import Audit, Pair, audit_lower, check_lag, shown_by
 
 FORMAT = "lemmaformer-limit"
@@ -59,16 +58,9 @@ def _entry(pair: Pair | Audit) -> dict[str, Any]:
     return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), "primal": primal, "dual": sequence}
 
 
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write a certificate whole or not at all."""
-    check_place(path)
-    staging = path.with_name(f".{path.name}.part")
-    try:
-        staging.write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(staging, path)
-    except OSError as error:
-        staging.unlink(missing_ok=True)
-        raise InputError(f"cannot write {str(path)[:80]}: {error.strerror}") from None
+def write_json(path: Path, data: dict[str, Any], overwrite: bool = False) -> None:
+    """Write a certificate whole or not at all; a file that is there is refused unless `overwrite`."""
+    write_file(path, (json.dumps(data, ensure_ascii=False) + "\n").encode(), overwrite)
 
 
 def read_json(path: Path) -> Any:

@@ -23,6 +23,7 @@ from constructions.bundle import write
 from constructions.card import check_output, is_bundle
 from constructions.fused import fuse
 from constructions.lagged import ExactRunner
+from constructions.places import check_place
 from constructions.thm_3_1 import Construction, build
 from verify import report
 from verify.bundles import card_of, citation_of
@@ -49,6 +50,9 @@ KNOTS = 64
 COUPLING = CouplingTarget(16, parse_coupling("-4*(u-v)**2"), parse_formula("x", ("x",), "f"), parse_formula("y", ("y",), "F"))
 """Tokens attend to those that are close: a coupling of rank 3, and of rank 2 for softmax."""
 BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
+BUNDLES = ("network", "adaptive", "long_lag", "coupling")
+NUMBERS = ("kernel.csv", "error_against_heads.csv", "heads_against_lag.csv")
+FIGURE = "figure.png"
 SEQUENCE = (1, -1, -1, 1, 1, -1, 1, -1, -1, 1)
 
 
@@ -180,22 +184,22 @@ def _show_low_rank(certificate: Certificate, rows: list[dict[str, Any]], recurre
     report.show_rnn_limits(recurrent)
 
 
-def _prepare(out: Path) -> None:
+def _prepare(out: Path, overwrite: bool) -> None:
     try:
         if is_bundle(out) or (out.exists() and not out.is_dir()):
-            raise InputError(f"{out} is a bundle or no folder; choose another --out")
+            raise InputError(f"{out} is a bundle or no folder; choose another place")
         out.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot create {str(out)[:80]}: {error.strerror}") from None
-    check_output(out / "network")
-    check_output(out / "adaptive")
-    check_output(out / "long_lag")
-    check_output(out / "coupling")
+    for name in BUNDLES:
+        check_output(out / name, overwrite)
+    for name in (*NUMBERS, FIGURE):
+        check_place(out / name, overwrite)
 
 
-def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
-    """Run the tour, write figure, CSV files and bundle into `out`, and return the numbers."""
-    _prepare(out)
+def run_demo(out: Path, quiet: bool, show: bool, overwrite: bool = False) -> dict[str, Any]:
+    """Run the tour, write figure, CSV files and bundles into `out`, and return the numbers; what is there stays unless `overwrite`."""
+    _prepare(out, overwrite)
     with report.progress("counting heads", quiet):
         rows = heads_table()
     if show:
@@ -211,25 +215,25 @@ def run_demo(out: Path, quiet: bool, show: bool) -> dict[str, Any]:
         report.console().print(f"\nA network built from the proof: y = {TARGET.formula}, lags {lags}, error {ERROR}")
         report.show_certificate(certificate)
     card = card_of(built, certificate)
-    write(out / "network", built.network, card, citation_of(card))
+    write(out / BUNDLES[0], built.network, card, citation_of(card), overwrite)
     with report.progress("building and certifying", quiet):
         nested, nested_certificate, rows_of_slots = mechanism()
     if show:
         _show_mechanism(nested_certificate, rows_of_slots)
     card = card_of(nested, nested_certificate)
-    write(out / "adaptive", nested.network, card, citation_of(card))
+    write(out / BUNDLES[1], nested.network, card, citation_of(card), overwrite)
     with report.progress("looking for horizons, building beyond them", quiet):
         seen, (chain, chain_certificate) = horizons(), long_lag()
     if show:
         _show_long_lag(seen, chain_certificate)
     card = card_of(chain, chain_certificate)
-    write(out / "long_lag", chain.network, card, citation_of(card))
+    write(out / BUNDLES[2], chain.network, card, citation_of(card), overwrite)
     with report.progress("decomposing a coupling", quiet):
         (coupled, coupled_certificate, ranks), recurrent = low_rank(), rnn_limits("exp(-s)", 32, 10)
     if show:
         _show_low_rank(coupled_certificate, ranks, recurrent)
     card = card_of(coupled, coupled_certificate)
-    write(out / "coupling", coupled.network, card, citation_of(card))
+    write(out / BUNDLES[3], coupled.network, card, citation_of(card), overwrite)
     with report.progress("drawing", quiet):
         figure = _figure(out)
     if show:
@@ -246,8 +250,8 @@ def _figure(out: Path) -> str | None:
     with working_precision(layer.bits):
         kernel = [float(v) for v in layer.kernel([fmpq(0), fmpq(1)], 0).values(0, 13)]
     curves, growth = error_curves(), growth_curves()
-    report.write_csv(out / "kernel.csv", ["s", "kappa"], list(enumerate(kernel)))
-    report.write_csv(out / "error_against_heads.csv", ["curve", "heads", "error"], [(n, h, e) for n, c in curves.items() for h, e in c])
-    report.write_csv(out / "heads_against_lag.csv", ["curve", "lag", "heads"], [(n, t, h) for n, c in growth.items() for t, h in c])
-    path = out / "figure.png"
+    report.write_csv(out / NUMBERS[0], ["s", "kappa"], list(enumerate(kernel)))
+    report.write_csv(out / NUMBERS[1], ["curve", "heads", "error"], [(n, h, e) for n, c in curves.items() for h, e in c])
+    report.write_csv(out / NUMBERS[2], ["curve", "lag", "heads"], [(n, t, h) for n, c in growth.items() for t, h in c])
+    path = out / FIGURE
     return str(path) if report.demo_figure(path, kernel, LAG, curves, growth) else None
