@@ -12,7 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/lemmaformer demo
+	$(BIN)/lemmaformer demo --force
 
 # two test processes on two cores: threads of linear algebra would only get in each other's way
 test: export OPENBLAS_NUM_THREADS = 1

@@ -14,18 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from flint import fmpq
+from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import from_text, rational, to_text
+from analyzer.exact import from_text, nearest, rational, to_text
 from analyzer.expressions import Sum, names_in, parse
 from analyzer.profiles import FUNCTIONS
 from analyzer.readout import ReadOut, read_out
+from analyzer.target import ArrayMap, RememberingTarget, as_tuple, half_spread, lagged_kernel, shortened
 
 if TYPE_CHECKING:
     import networkx as nx
+    import numpy as np
 
 MAX_ALPHABET = 256
 MAX_MEMORIES = 16
@@ -34,6 +36,10 @@ MAX_SITUATIONS = 20_000
 """Situations that we go through: a few seconds of exact arithmetic."""
 MAX_LAG = 256
 """Longer lags have weights of more than ten thousand bits: they take minutes to certify."""
+MAX_COMBINATIONS = 1 << 20
+"""Entries of a lag table over all tokens of the parents: 4 MB."""
+SAME_LETTER = 2.0**-24
+"""Tokens so near to a letter count as this letter: it may have been rounded to float32."""
 
 Token = tuple[fmpq, ...]
 
@@ -48,7 +54,8 @@ class Memory:
 
     def __post_init__(self) -> None:
         if not isinstance(self.lag, str):
-            object.__setattr__(self, "lag", tuple(exact_number(v, f"the lag table of {self.name}") for v in self.lag))
+            table = as_tuple(self.lag, f"the lag table of {self.name}", "one lag per token")
+            object.__setattr__(self, "lag", tuple(exact_number(v, f"the lag table of {self.name}") for v in table))
 
 
 @dataclass(frozen=True)
@@ -60,16 +67,21 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class AdaptiveMemory:
+class AdaptiveMemory(RememberingTarget):
     """y_t = f(x_t, memories) on a finite alphabet; `formula` None means the sum of the memories."""
+
+    kind: ClassVar[str] = "adaptive"
+    plural: ClassVar[str] = "adaptive memories"
 
     alphabet: tuple[Token, ...]
     memories: tuple[Memory, ...]
     formula: str | None = None
 
     def __post_init__(self) -> None:
-        exact = tuple(tuple(exact_number(v, "the alphabet") for v in token) for token in self.alphabet[: MAX_ALPHABET + 1])
-        object.__setattr__(self, "alphabet", exact)
+        tokens = as_tuple(self.alphabet, "the alphabet", "tokens such as [-1], [1]")[: MAX_ALPHABET + 1]
+        vectors = (as_tuple(token, "a token of the alphabet", "its coordinates") for token in tokens)
+        object.__setattr__(self, "alphabet", tuple(tuple(exact_number(v, "the alphabet") for v in token) for token in vectors))
+        object.__setattr__(self, "memories", as_tuple(self.memories, "memories", "one Memory for every memory"))
         if not 1 <= len(self.alphabet) <= MAX_ALPHABET:
             raise InputError(f"the alphabet has {len(self.alphabet)} tokens; give between 1 and {MAX_ALPHABET}")
         if not 1 <= self.dim <= MAX_DIM or any(len(token) != self.dim for token in self.alphabet):
@@ -96,8 +108,21 @@ class AdaptiveMemory:
         return len(self.alphabet[0])
 
     @property
+    def as_memory_target(self) -> "AdaptiveMemory":
+        return self
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(memory.name for memory in self.memories)
+
+    @property
+    def description(self) -> str:
+        return shortened(self.kind, self.names)
+
+    @cached_property
+    def settled(self) -> int:
+        """The longest lag that occurs."""
+        return max(max(situation.lags) for situation in self.situations)
 
     @cached_property
     def readout(self) -> ReadOut:
@@ -243,6 +268,73 @@ class AdaptiveMemory:
         """(x_t, memories) as one vector."""
         return [v for token in situation.tokens for v in self.alphabet[token]]
 
+    def exact_value(self, tokens: "np.ndarray") -> arb:
+        """Tokens count as the letters next to them; refused where lags reach before the array."""
+        import numpy as np
+
+        letters = [int(letter) for letter in self.nearest_letters(tokens, np)]
+        situation = self.situation(letters, len(letters) - 1)
+        if situation is None:
+            raise InputError(f"sequences of {len(letters)} tokens are shorter than the target's lags")
+        return self.readout([arb(v) for v in self.point(situation)])
+
+    def constant_error(self, samples: "np.ndarray | None" = None) -> float:
+        """Half the spread of f over all situations."""
+        return half_spread([self.readout([arb(v) for v in self.point(s)]) for s in self.situations])
+
+    def letters(self) -> "np.ndarray":
+        """Whole tokens, (letters, d)."""
+        import numpy as np
+
+        return np.array([[nearest(v) for v in token] for token in self.alphabet])
+
+    def outside_alphabet(self, tokens: "np.ndarray") -> int:
+        """How many tokens are no letters, up to rounding to float32."""
+        import numpy as np
+
+        known = np.zeros(tokens.shape[:-1], dtype=bool)
+        for letter in self.letters():
+            known |= (np.abs(tokens - letter) <= SAME_LETTER).all(axis=-1)
+        return int((~known).sum())
+
+    def memory_values(self, xp: Any) -> ArrayMap:
+        """Tokens (…, N, d) → (x_t, memories) as (…, N, coordinates); lags that reach before the array find the zero token."""
+        return lambda tokens: self._followed(tokens, xp)[0]
+
+    def lag_values(self, xp: Any) -> ArrayMap:
+        """Tokens (…, N, d) → the lag of every memory, (…, N, M)."""
+        return lambda tokens: self._followed(tokens, xp)[1]
+
+    def _followed(self, tokens: Any, xp: Any) -> tuple[Any, Any]:
+        """(x_t, memories) and lags: every memory's parents are looked up in its lag table, then its token is fetched."""
+        import numpy as np
+
+        letters = xp.concatenate([xp.asarray(self.letters(), tokens.dtype), xp.zeros((1, self.dim), tokens.dtype)])
+        count, order = len(self.alphabet), range(len(self.memories))
+        index = self.nearest_letters(tokens, xp)  # (…, N)
+        steps = xp.arange(tokens.shape[-2])
+        known: dict[int, Any] = {0: index}
+        lags: dict[int, Any] = {}
+        for k in (k for level in self.schedule(deep=False) for k in level):
+            slots = [self.slot_index(name) for name in self.parents[self.names[k]]]
+            if (count + 1) ** len(slots) > MAX_COMBINATIONS:
+                raise InputError(f"the lag of {self.names[k]} depends on too many tokens at once for a table")
+            table = np.ones([count + 1] * len(slots), dtype=np.int32)  # a parent before the array: any lag will do, nothing is there
+            for tokens_of_parents, lag in self.lag_table(k).items():
+                table[tokens_of_parents] = lag
+            lags[k] = xp.asarray(table)[tuple(known[s] for s in slots)] + xp.zeros_like(index)
+            place = steps - lags[k]
+            fetched = xp.take_along_axis(index, xp.clip(place, 0, None), axis=-1)
+            known[k + 1] = xp.where(place >= 0, fetched, count)
+        seen = xp.concatenate([letters[known[s]] for s in range(len(self.memories) + 1)], axis=-1)
+        return seen, xp.stack([lags[k] for k in order], axis=-1)
+
+    def mean_kernel(self, tokens: "np.ndarray", slopes: "np.ndarray") -> "np.ndarray":
+        """Lags are held where they are: they are constant almost everywhere."""
+        import numpy as np
+
+        return lagged_kernel(self.lag_values(np)(tokens)[:, -1], slopes, tokens.shape[1])
+
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `adaptive_from_dict`)."""
         memories: list[dict[str, Any]] = []
@@ -252,7 +344,7 @@ class AdaptiveMemory:
             else:
                 memories.append({"name": memory.name, "lag": [to_text(v) for v in memory.lag], "parent": memory.parent})
         alphabet = [[to_text(v) for v in token] for token in self.alphabet]
-        return {"kind": "adaptive", "alphabet": alphabet, "readout": self.formula, "memory": memories}
+        return {"kind": self.kind, "alphabet": alphabet, "readout": self.formula, "memory": memories}
 
     def tree_lines(self) -> list[str]:
         """The dependencies as an indented text tree, from the memories that no other memory reads; each memory is shown in full once."""

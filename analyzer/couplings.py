@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb, fmpq
@@ -21,7 +21,7 @@ from analyzer.errors import InputError
 from analyzer.exact import lower, maximum, range_pieces, rational, upper, working_precision
 from analyzer.formulas import Formula, parse_formula
 from analyzer.piecewise import bilinear_error
-from analyzer.targets import target_from_dict, wrong_kind
+from analyzer.target import ArrayMap, TokenTarget, half_spread, shortened
 
 MAX_LENGTH = 4096
 MAX_RANK = 4096
@@ -32,6 +32,9 @@ FINEST = 10
 """A formula must be finite on boxes of side 2^-FINEST, or it is taken to be undefined there."""
 MAX_BOXES = 8 * 2**FINEST
 """Boxes looked at together: a curve of the square on which a formula is undefined crosses about 2·2^FINEST of the finest ones."""
+
+CONSTANTS, SAMPLED = 33, 64
+"""Constant sequences, and samples, at which a target's values are looked at."""
 
 Grid = tuple[np.ndarray, float]
 """Floats and a bound of how far each is from the true value."""
@@ -177,8 +180,11 @@ def range_of(formula: Formula, low: arb, high: arb, pieces: int = 256) -> tuple[
 
 
 @dataclass(frozen=True)
-class CouplingTarget:
+class CouplingTarget(TokenTarget):
     """H_t(x) = F(Σ_s softmax[ρ(x_t, x_·)](s) f(x_s)), t and s from 1 to `length`, tokens in [0, 1]."""
+
+    kind: ClassVar[str] = "coupling"
+    plural: ClassVar[str] = "couplings"
 
     length: int
     coupling: Coupling
@@ -193,6 +199,27 @@ class CouplingTarget:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise InputError(f"f {self.f.text[:60]!r} has no finite bounds among the floats; divide it by its size")
         check_finite(self.F, "F", rational(low), rational(high))
+
+    @property
+    def dim(self) -> int:
+        return 1
+
+    @property
+    def domain(self) -> tuple[int, int]:
+        return 0, 1
+
+    @property
+    def alphabet(self) -> None:
+        return None
+
+    @property
+    def description(self) -> str:
+        return shortened(self.kind, [self.coupling.name, f"{self.length} tokens"])
+
+    def check_tokens(self, tokens: np.ndarray, source: str) -> None:
+        """Outside [0, 1] the formulas may have no value."""
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() <= 1:
+            raise InputError(f"{source} holds tokens outside [0, 1], the domain of this coupling")
 
     @cached_property
     def value_range(self) -> tuple[float, float]:
@@ -223,6 +250,23 @@ class CouplingTarget:
         logits = [self.coupling.at(query, arb(v)) for v in tokens]
         return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
 
+    def exact_value(self, tokens: np.ndarray) -> arb:
+        """H at the last position of tokens (τ, 1)."""
+        exact = [rational(float(token[0])) for token in tokens]
+        return self.at(exact, len(exact) - 1)
+
+    def constant_error(self, samples: np.ndarray | None = None) -> float:
+        """Half the spread of the values at some of the samples, or on constant sequences, where H is F(f(x))."""
+        if samples is not None:
+            return half_spread([self.exact_value(row) for row in samples[:: max(1, len(samples) // SAMPLED)]])
+        values = [self.F.at(self.f.at(fmpq(k, CONSTANTS - 1))) for k in range(CONSTANTS)]
+        return max(0.0, (max(lower(v) for v in values) - min(upper(v) for v in values)) / 2)
+
+    def values(self, xp: Any) -> ArrayMap:
+        """Tokens (…, τ, 1) → H (…, τ)."""
+        coupled = self.compiled(xp)
+        return lambda tokens: coupled(tokens[..., 0])
+
     def compiled(self, xp: Any, positions: slice = slice(None)) -> Callable[[Any], Any]:
         """Tokens (…, τ) → H at some positions, (…, positions), for arrays of numpy or JAX."""
         rho, f, readout = self.coupling.compiled(xp), self.f.compiled(xp), self.F.compiled(xp)
@@ -244,7 +288,7 @@ class CouplingTarget:
                 pair: dict[str, Any] = {"rho": formula.text}
             case SineCoupling(sigma, rank):
                 pair = {"sigma": sigma.text, "rank": rank}
-        return {"kind": "coupling", "length": self.length, **pair, "f": self.f.text, "F": self.F.text}
+        return {"kind": self.kind, "length": self.length, **pair, "f": self.f.text, "F": self.F.text}
 
 
 def softmax_mean(logits: Sequence[arb], values: Sequence[arb]) -> arb:
@@ -262,14 +306,6 @@ def grid_error(coupling: Coupling, us: Sequence[fmpq], vs: Sequence[fmpq]) -> ar
             widest = [max(b - a for a, b in itertools.pairwise(knots)) for knots in (us, vs)]
             return (curvature / 8 * sum((arb(h) ** 2 for h in widest), arb(0))).upper()
         return bilinear_error(lambda index, u, v: coupling.taylor(index, 2, u, v), us, vs)
-
-
-def coupling_target(data: Any, source: str) -> CouplingTarget:
-    """A target that must be of the coupling kind."""
-    target = target_from_dict(data, source)
-    if not isinstance(target, CouplingTarget):
-        raise wrong_kind(target, "coupling", source)
-    return target
 
 
 def coupling_from_dict(data: dict[str, Any], source: str) -> CouplingTarget:

@@ -1,10 +1,12 @@
 """The two ways in which an answer can fail to exist.
 
 Messages speak of options by their names (`heads`, `bank`); how an option is spelt is the caller's business. The command line writes
-`--depth auto`, Python writes `depth='auto'`, both from the same data: a remedy is a mapping from options to values.
+flags, Python writes `depth='auto'`, both from the same data: a remedy is a mapping from options to values.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, Context
 
 OptionValue = str | int | float | bool | tuple[int, ...] | None
 """What an option can be set to; None means: leave it out."""
@@ -43,3 +45,18 @@ class Refusal(LemmaformerError):
 
     def __str__(self) -> str:
         return self.text(keyword)
+
+
+def rounded_up(value: float) -> float:
+    """The least number of two significant digits that is not below `value`."""
+    return float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(value))
+
+
+def larger_error(value: float) -> tuple[Remedy, ...]:
+    """The remedy of asking for this error, in two digits; none if it is not finite."""
+    return ({"error": rounded_up(value)},) if math.isfinite(value) else ()
+
+
+def finer(dtype: str) -> tuple[Remedy, ...]:
+    """The remedies of more bits."""
+    return tuple({"dtype": finer} for finer in {"float32": ("float64", "exact"), "float64": ("exact",)}.get(dtype, ()))

@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
-from typing import Literal
 
 import sympy
 from flint import arb, arb_poly, arb_series, ctx, fmpq
@@ -38,10 +37,7 @@ from flint import arb, arb_poly, arb_series, ctx, fmpq
 from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import evaluate, rational, upper, working_precision
-
-Rpe = Literal["lin", "log"]
-LayerRpe = Literal["lin", "log", "mixed"]
-"""Heads of one type, or of both in one layer."""
+from analyzer.families import LayerRpe, Rpe
 
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")
@@ -266,7 +262,7 @@ def lag_law_text(lag: int, heads: int, rpe: LayerRpe) -> str:
     """The lag law as a sentence."""
     return (
         f"{heads} heads cannot extract lag {lag}: by the lag law ({rpe}) one dp-free layer with one RPE type needs at least "
-        f"{lag} heads for any error below 1; give --heads {lag} or more, or leave --heads out"
+        f"{lag} heads for any error below 1"
     )
 
 
@@ -319,7 +315,9 @@ def attention_bound(
     found = [c for c in candidates if c is not None]
     if not found:
         least = ((rate or 1) + 2) * (1 if share else len(lags))
-        raise Refusal(f"{heads} heads are too few for the bound: rate n = {rate or 1} needs n + 2 heads per lag, {least} in all")
+        raise Refusal(
+            f"{heads} heads are too few for the bound: rate n = {rate or 1} needs n + 2 heads per lag, {least} in all", {"heads": least}
+        )
     return min(found, key=lambda c: upper(c.total))
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import sympy
 from flint import arb
 
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, larger_error
 from analyzer.exact import evaluate, upper
+from analyzer.families import MAX_WIDTH
 from analyzer.readout import ReadOut
 
 ell, curvature, m, barron, D = sympy.symbols("ell psi2 m barron D", positive=True)
@@ -29,9 +30,6 @@ BARRON: sympy.Expr = 4 * barron * sympy.sqrt((D + 1) / m)
 
 AFFINE_NEURONS = 3
 """relu(a·u), relu(−a·u) and the constant."""
-
-MAX_WIDTH = 200_000
-"""Neurons we build: certifying them one by one takes about a minute."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,12 @@ def _spline_constants(readout: ReadOut, radii: list[arb]) -> list[arb]:
 
 def _finite(value: arb) -> arb:
     if not upper(value) < 1e300:
-        raise Refusal("the read-out is astronomically large on the memories that these heads deliver; use more heads or a minimal bank")
+        raise Refusal("the read-out is astronomically large on the memories that these heads deliver")
     return value
 
 
+READOUT_SHARE = 4
+"""Total errors of this many read-out errors can be built: a read-out has half of the error, and a larger error has a larger box."""
 LEAST_PIECES = 3
 """Intervals per smooth ridge at least: two inner knots fix the affine part of the spline from the stored neurons alone."""
 
@@ -120,7 +120,7 @@ def check_width(width: int, readout: ReadOut) -> None:
     """Refuse a width that cannot hold the read-out, or is absurd."""
     least = least_width(readout)
     if not least <= width <= MAX_WIDTH:
-        raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons")
+        raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons", {"width": None})
 
 
 def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> FeedForwardPlan:
@@ -131,7 +131,9 @@ def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> F
         if high > MAX_WIDTH:
             raise Refusal(
                 f"a read-out error of {error:.3g} needs more than {MAX_WIDTH} neurons "
-                f"({high // 2} reach {upper(plan(high // 2).error):.3g}); allow a larger error, or splines instead of Barron sampling"
+                f"({high // 2} reach {upper(plan(high // 2).error):.3g})",
+                *({"ffn": "spline"} for _ in range(plan(1).kind == "barron")),
+                *larger_error(READOUT_SHARE * upper(plan(high // 2).error)),
             )
     low = 0 if high == 1 else high // 2
     while high - low > 1:

@@ -19,6 +19,7 @@ because the token itself is one of those attended to: s = t gives the diagonal, 
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,7 +29,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.couplings import BITS, Coupling, CouplingTarget, SineCoupling, grid_error
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, Refusal, finer, larger_error
 from analyzer.exact import UNIT, maximum, range_pieces, rational, upper, working_precision
 from analyzer.piecewise import interpolation_error
 from analyzer.pod import Pod, pod
@@ -338,9 +339,11 @@ def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
             return rank
         if rank >= len(found.sigma):
             break
+    most = min(MAX_POD_RANK, len(found.sigma))
     raise Refusal(
-        f"no rank up to {min(MAX_POD_RANK, len(found.sigma))} brings the tail of the coupling below {error / 2:.3g}; "
-        "use a larger --error, or give --rank"
+        f"no rank up to {most} brings the tail of the coupling below {error / 2:.3g}",
+        *larger_error(2 * price * found.tail(most)),
+        {"rank": most, "error": None},
     )
 
 
@@ -349,16 +352,19 @@ def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype
     most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
     knots = 4
     while True:
-        promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
-        rest = promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values)
-        if upper(rest) <= error / 3:
+        rest = _spline_cost(target, bank, rank, knots, dtype)
+        if rest <= error / 3:
             return knots
         if knots >= most:
-            raise Refusal(
-                f"splines of {knots} pieces leave {upper(rest):.3g} of the error {error:g}; use a larger --error or a smoother coupling"
-                + ("" if dtype == "exact" else ", or more bits")
-            )
+            types = [way for way in finer(dtype) if _spline_cost(target, bank, rank, knots, str(way["dtype"])) <= error / 3]
+            raise Refusal(f"splines of {knots} pieces leave {rest:.3g} of the error {error:g}", *types, *larger_error(3 * rest))
         knots *= 2
+
+
+def _spline_cost(target: CouplingTarget, bank: str, rank: int, knots: int, dtype: str) -> float:
+    """What splines of so many pieces and their storage cost."""
+    promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
+    return upper(promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values))
 
 
 def is_affine(target: CouplingTarget) -> bool:
@@ -379,11 +385,12 @@ def plan_readout(target: CouplingTarget, low: fmpq, high: fmpq, error: float) ->
     """Knots of F̂ on the hull: the fewest pieces (a power of 2) with an error of at most a sixth of what is asked for."""
     if is_affine(target) or low == high:
         return (low, high)
-    pieces = 1
+    pieces, reached = 1, math.inf
     while pieces <= MAX_KNOTS["formula"]:
         knots = hull_knots(target, pieces, low, high)
         with working_precision(BITS):
-            if upper(readout_budget(target, knots, "exact")) <= error / 6:
-                return knots
+            reached = upper(readout_budget(target, knots, "exact"))
+        if reached <= error / 6:
+            return knots
         pieces *= 2
-    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}; use a larger --error or a smoother F")
+    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}", *larger_error(6 * reached))

@@ -5,6 +5,7 @@ A kink at 0 (relu, abs) is the part of ψ'' that is a point mass: `kink` is its 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from flint import arb, fmpq
 
@@ -30,6 +31,12 @@ class Profile:
         if self.degree is not None:
             return v**self.degree
         return {"relu": max(v, fmpq(0)), "abs": abs(v)}.get(self.name)
+
+    def on_array(self, v: Any, xp: Any) -> Any:
+        """ψ on an array of numpy or JAX."""
+        if self.degree is not None:
+            return v**self.degree
+        return xp.maximum(v, 0) if self.name == "relu" else getattr(xp, self.name)(v)
 
     def slope(self, low: arb, high: arb) -> arb:
         """Upper bound of sup |ψ'| on [low, high]."""

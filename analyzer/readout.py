@@ -8,14 +8,15 @@ Monomials become ridges by polarisation: with d = a_1 + … + a_k and the sum ov
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.exact import range_pieces
+from analyzer.exact import nearest, range_pieces
 from analyzer.expressions import MAX_TERMS, Monomial, Sum, parse
 from analyzer.profiles import Ridge, power
 
@@ -54,6 +55,21 @@ class ReadOut:
         for ridge in self.ridges:
             value += arb(ridge.scale) * ridge.profile.value(_dot(ridge.direction, u) + arb(ridge.offset))
         return value
+
+    def compiled(self, xp: Any) -> Callable[[Any], Any]:
+        """f on the last axis of arrays of numpy or JAX."""
+        import numpy as np
+
+        affine, constant = np.array([nearest(w) for w in self.affine]), nearest(self.constant)
+        ridges = [(r.profile, nearest(r.scale), np.array([nearest(w) for w in r.direction]), nearest(r.offset)) for r in self.ridges]
+
+        def f(u: Any) -> Any:
+            total = (u * xp.asarray(affine, u.dtype)).sum(-1) + constant
+            for profile, scale, direction, offset in ridges:
+                total = total + scale * profile.on_array((u * xp.asarray(direction, u.dtype)).sum(-1) + offset, xp)
+            return total
+
+        return f
 
     def lipschitz(self, radii: list[arb]) -> list[arb]:
         """For every slot, an upper bound of sup ‖∇_slot f‖₁ on the box Π[−R_j, R_j].

@@ -4,31 +4,33 @@ Fixed memories: y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}) with 1 ≤ T_1 < …
 alphabet A of letters: restored networks need one. Essentially sparse ones: y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)),
 (X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}. Adaptive ones are in `analyzer.adaptive`.
 
-Fixed and kernel memories answer the same questions, which is what certificates ask: which kernel a linear functional should have
+Both are `LayerTarget`s (`analyzer.target`): they answer what certificates of a layer ask, which kernel a linear functional should have
 (`wanted`), how large a memory can be (`radii`), what the memories are for given tokens (`memories`), and values that f really takes
 (`attained`).
 """
 
 import itertools
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flint import arb, fmpq
 
-from analyzer.adaptive import AdaptiveMemory, adaptive_from_dict, exact_number
+from analyzer.adaptive import adaptive_from_dict, exact_number
 from analyzer.errors import InputError
-from analyzer.exact import to_text, working_precision
+from analyzer.exact import nearest, to_text, working_precision
 from analyzer.kernels import norm_of
 from analyzer.memory_kernels import Envelope, MemoryKernel, envelope_from, parse_kernel
 from analyzer.readout import ReadOut, read_out
+from analyzer.target import ArrayMap, ConvolvedTarget, Target, as_tuple, lagged_kernel, shortened
 
 if TYPE_CHECKING:
-    from analyzer.couplings import CouplingTarget
+    import numpy as np
 
 # Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
 MAX_LAG = 1_000_000
@@ -36,11 +38,16 @@ MAX_MEMORIES = 64
 MAX_DIM = 64
 MAX_LETTERS = 64
 MAX_FILE = 1 << 20
+MAX_CONVOLVED = 1 << 14
+"""Tokens of an array that is convolved with a kernel: the matrix has 2 GB."""
 
 
 @dataclass(frozen=True)
-class FixedMemory:
+class FixedMemory(ConvolvedTarget):
     """y_t = f(x_t, x_{t−T_1}, …, x_{t−T_M}); `formula` None means the sum of the memories."""
+
+    kind: ClassVar[str] = "fixed"
+    plural: ClassVar[str] = "fixed memories"
 
     lags: tuple[int, ...]
     dim: int = 1
@@ -49,6 +56,7 @@ class FixedMemory:
 
     def __post_init__(self) -> None:
         _check_dim(self.dim)
+        object.__setattr__(self, "lags", tuple(map(_plain, as_tuple(self.lags, "lags", "whole numbers"))))
         if not self.lags or len(self.lags) > MAX_MEMORIES:
             raise InputError(f"there are {len(self.lags)} lags; give between 1 and {MAX_MEMORIES}")
         for lag in self.lags:
@@ -59,16 +67,37 @@ class FixedMemory:
         if list(self.lags) != sorted(self.lags):
             raise InputError("the lags must be increasing: m1 is the shortest")
         if self.alphabet is not None:
-            object.__setattr__(self, "alphabet", _letters(self.alphabet))
+            object.__setattr__(self, "alphabet", _letters(as_tuple(self.alphabet, "the alphabet", "letters such as -1, 1")))
         _ = self.readout
+
+    @property
+    def as_memory_target(self) -> "FixedMemory":
+        return self
+
+    @property
+    def as_layer_target(self) -> "FixedMemory":
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"m{k}" for k in range(1, len(self.lags) + 1))
+
+    @property
+    def description(self) -> str:
+        return shortened(self.kind, list(map(str, self.lags)))
+
+    @property
+    def settled(self) -> int:
+        """The longest lag."""
+        return self.lags[-1]
 
     @cached_property
     def readout(self) -> ReadOut:
-        return read_out(self.formula, [f"m{k}" for k in range(1, len(self.lags) + 1)], self.dim)
+        return read_out(self.formula, self.names, self.dim)
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `target_from_dict`)."""
-        plain = {"kind": "fixed", "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
+        plain = {"kind": self.kind, "dim": self.dim, "lags": list(self.lags), "readout": self.formula}
         return plain if self.alphabet is None else {**plain, "alphabet": [to_text(v) for v in self.alphabet]}
 
     @property
@@ -87,7 +116,36 @@ class FixedMemory:
 
     def memories(self, recent: Sequence[Sequence[arb]]) -> list[arb]:
         """(x0, memories) for the given tokens, the current one first, zeros before them."""
-        return [value for lag in (0, *self.lags) for value in recent[lag]]
+        zero = [arb(0)] * self.dim
+        return [value for lag in (0, *self.lags) for value in (recent[lag] if lag < len(recent) else zero)]
+
+    def letters(self) -> "np.ndarray | None":
+        """The letters of every coordinate, (letters,)."""
+        import numpy as np
+
+        return None if self.alphabet is None else np.array([nearest(v) for v in self.alphabet])
+
+    def outside_alphabet(self, tokens: "np.ndarray") -> int | None:
+        """How many tokens have a coordinate that is no letter."""
+        import numpy as np
+
+        letters = self.letters()
+        return None if letters is None else int((~np.isin(tokens, letters).all(axis=-1)).sum())
+
+    def memory_values(self, xp: Any) -> ArrayMap:
+        """Tokens (…, N, d) → (x_t, x_{t−T_1}, …) as (…, N, coordinates)."""
+        return lambda tokens: xp.concatenate([_shifted(tokens, lag, xp) for lag in (0, *self.lags)], axis=-1)
+
+    def mean_kernel(self, tokens: "np.ndarray", slopes: "np.ndarray") -> "np.ndarray":
+        """ρ_k = 1_{T_k}."""
+        import numpy as np
+
+        return lagged_kernel(np.broadcast_to(np.array(self.lags), (len(tokens), len(self.lags))), slopes, tokens.shape[1])
+
+    @property
+    def pointwise(self) -> bool:
+        """A memory is the token at its lag."""
+        return True
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -100,6 +158,17 @@ class FixedMemory:
         corners = list(itertools.islice(itertools.product(ends, repeat=self.readout.coordinates), 2**12))
         centre = [] if self.alphabet is not None else [(fmpq(0),) * self.readout.coordinates]
         return [[arb(v) for v in corner] for corner in [*corners, *centre]]
+
+
+def _plain(lag: Any) -> Any:
+    """A whole number of any library as one of Python; everything else as it is."""
+    return int(lag) if isinstance(lag, Integral) and not isinstance(lag, bool) else lag
+
+
+def _shifted(tokens: Any, lag: int, xp: Any) -> Any:
+    length = tokens.shape[-2]
+    zeros = xp.zeros((*tokens.shape[:-2], min(lag, length), tokens.shape[-1]), tokens.dtype)
+    return xp.concatenate([zeros, tokens[..., : max(0, length - lag), :]], axis=-2)
 
 
 def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
@@ -120,11 +189,14 @@ NORM_BITS = 192
 
 
 @dataclass(frozen=True)
-class KernelMemory:
+class KernelMemory(ConvolvedTarget):
     """y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)), the same kernels on every coordinate; `formula` None means the sum of the memories.
 
     `envelopes` are claims |ρ_k(s)| ≤ C e^{−βs} or C s^{−β}, checked for all s; without them the kernels' own are used.
     """
+
+    kind: ClassVar[str] = "kernel"
+    plural: ClassVar[str] = "kernel memories"
 
     kernels: tuple[str, ...]
     dim: int = 1
@@ -133,15 +205,40 @@ class KernelMemory:
 
     def __post_init__(self) -> None:
         _check_dim(self.dim)
+        object.__setattr__(self, "kernels", as_tuple(self.kernels, "kernels", "expressions in s"))
+        object.__setattr__(self, "envelopes", as_tuple(self.envelopes, "envelopes", "one envelope per kernel"))
         if not self.kernels or len(self.kernels) > MAX_MEMORIES:
             raise InputError(f"there are {len(self.kernels)} kernels; give between 1 and {MAX_MEMORIES}")
+        for kernel in self.kernels:
+            if not isinstance(kernel, str):
+                raise InputError(f"kernel {str(kernel)[:40]!r} is not an expression in s, as text")
         if len(set(self.kernels)) < len(self.kernels):
             raise InputError("a kernel repeats; each kernel is one memory")
         if len(self.envelopes) not in (0, len(self.kernels)):
             raise InputError("give one envelope per kernel, or none")
         _ = self.readout
-        for kernel, envelope in zip(self.parsed, self.envelopes, strict=False):
-            kernel.check_envelope(envelope)
+        for parsed, envelope in zip(self.parsed, self.envelopes, strict=False):
+            parsed.check_envelope(envelope)
+
+    @property
+    def as_memory_target(self) -> "KernelMemory":
+        return self
+
+    @property
+    def as_layer_target(self) -> "KernelMemory":
+        return self
+
+    @property
+    def alphabet(self) -> None:
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"k{k}" for k in range(1, len(self.kernels) + 1))
+
+    @property
+    def description(self) -> str:
+        return shortened(self.kind, self.kernels)
 
     @cached_property
     def parsed(self) -> tuple[MemoryKernel, ...]:
@@ -150,11 +247,11 @@ class KernelMemory:
 
     @cached_property
     def readout(self) -> ReadOut:
-        return read_out(self.formula, [f"k{k}" for k in range(1, len(self.kernels) + 1)], self.dim)
+        return read_out(self.formula, self.names, self.dim)
 
     def describe(self) -> dict[str, Any]:
         """The target as plain data (inverse of `target_from_dict`)."""
-        data = {"kind": "kernel", "dim": self.dim, "kernels": list(self.kernels), "readout": self.formula}
+        data = {"kind": self.kind, "dim": self.dim, "kernels": list(self.kernels), "readout": self.formula}
         bounds = [{"shape": e.shape, "rate": to_text(e.rate), "constant": to_text(e.constant)} for e in self.envelopes]
         return data | ({"envelopes": bounds} if bounds else {})
 
@@ -187,6 +284,45 @@ class KernelMemory:
             result += [sum((v * token[i] for v, token in zip(values, recent, strict=True)), arb(0)) for i in range(self.dim)]
         return result
 
+    def memory_values(self, xp: Any) -> ArrayMap:
+        """Tokens (…, N, d) → (x_t, (X*ρ_1)(t), …) as (…, N, coordinates), by matrices ρ(t − t')."""
+        import numpy as np
+
+        def convolve(tokens: Any) -> Any:
+            length = tokens.shape[-2]
+            if length > MAX_CONVOLVED:
+                raise InputError(f"sequences of {length} tokens are too long for a kernel; give at most {MAX_CONVOLVED}")
+            distance = np.arange(length)[:, None] - np.arange(length)[None, :]
+            parts = [tokens]
+            for kernel in self.parsed:
+                matrix = np.where(distance >= 0, _weights(kernel, length)[np.maximum(distance, 0)], 0)
+                parts.append(xp.matmul(xp.asarray(matrix, tokens.dtype), tokens))
+            return xp.concatenate(parts, axis=-1)
+
+        return convolve
+
+    def mean_kernel(self, tokens: "np.ndarray", slopes: "np.ndarray") -> "np.ndarray":
+        """The same kernels at all sequences."""
+        import numpy as np
+
+        kernel = np.zeros(tokens.shape[1:])
+        kernel[0] = slopes[:, 0].mean(axis=0)
+        for k, memory in enumerate(self.parsed, start=1):
+            kernel += _weights(memory, len(kernel))[:, None] * slopes[:, k].mean(axis=0)
+        return kernel
+
+    def reach(self, share: float, longest: int) -> int:
+        """For the slowest kernel, of its first `longest` values."""
+        import numpy as np
+
+        beyond = [np.abs(_weights(kernel, longest))[::-1].cumsum()[::-1] for kernel in self.parsed]
+        return max(int((sizes > share * sizes[0]).sum()) for sizes in beyond)
+
+    @property
+    def pointwise(self) -> bool:
+        """A memory is spread over all tokens."""
+        return False
+
     @property
     def places(self) -> tuple[int, ...]:
         """Kernels spread over all tokens; only the current one stands alone."""
@@ -213,56 +349,38 @@ def _values(kernel: MemoryKernel, count: int) -> tuple[arb, ...]:
         return tuple(kernel.values(0, count))
 
 
+def _weights(kernel: MemoryKernel, count: int) -> "np.ndarray":
+    """ρ(0), …, ρ(count − 1) as floats."""
+    import numpy as np
+
+    with working_precision(64):
+        return np.array([float(v.mid()) for v in kernel.values(0, count)])
+
+
 def _check_dim(dim: Any) -> None:
     if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= MAX_DIM:
         raise InputError(f"dim is {dim!r}; it must be a whole number from 1 to {MAX_DIM}")
 
 
-Target = Union[FixedMemory, AdaptiveMemory, KernelMemory, "CouplingTarget"]
-
-
 def target_from_dict(data: Any, source: str) -> Target:
     """A target from parsed TOML or JSON; unknown kinds, keys and types are refused."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    if kind == "fixed":
-        return _fixed_from_dict(data, source)
-    if kind == "adaptive":
-        return adaptive_from_dict(data, source)
-    if kind == "kernel":
-        return _kernel_from_dict(data, source)
-    if kind == "coupling":
-        from analyzer.couplings import coupling_from_dict  # here, so that memories do not wait for numpy
-
-        return coupling_from_dict(data, source)
-    raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected 'fixed', 'adaptive', 'kernel' or 'coupling'")
+    reader = READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        *others, last = map(repr, READERS)
+        raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected {', '.join(others)} or {last}")
+    return reader(data, source)
 
 
-def wrong_kind(target: Target, needed: str, source: str) -> InputError:
-    found = target.describe()["kind"]
-    return InputError(f"{source} holds a target of kind {found}, one of kind {needed} is needed here; build {found} takes it")
+Kind = TypeVar("Kind", bound=Target)
 
 
-def fixed_target(data: Any, source: str) -> FixedMemory:
-    """A target that must be of the fixed kind."""
+def target_of_kind(data: Any, source: str, kind: type[Kind]) -> Kind:
+    """A target from parsed TOML or JSON that must be of the given class."""
     target = target_from_dict(data, source)
-    if not isinstance(target, FixedMemory):
-        raise wrong_kind(target, "fixed", source)
-    return target
-
-
-def kernel_target(data: Any, source: str) -> KernelMemory:
-    """A target that must be of the kernel kind."""
-    target = target_from_dict(data, source)
-    if not isinstance(target, KernelMemory):
-        raise wrong_kind(target, "kernel", source)
-    return target
-
-
-def adaptive_target(data: Any, source: str) -> AdaptiveMemory:
-    """A target that must be of the adaptive kind."""
-    target = target_from_dict(data, source)
-    if not isinstance(target, AdaptiveMemory):
-        raise wrong_kind(target, "adaptive", source)
+    if not isinstance(target, kind):
+        needed = f"one of kind {kind.kind} is needed here"
+        raise InputError(f"{source} holds a target of kind {target.kind}, {needed}; build {target.kind} takes it")
     return target
 
 
@@ -296,6 +414,21 @@ def _kernel_from_dict(data: dict[str, Any], source: str) -> KernelMemory:
         raise InputError(f"{source}: envelopes must be a list with one entry per kernel")
     envelopes = tuple(envelope_from(claim, source) for claim in claims)
     return KernelMemory(tuple(kernels), data.get("dim", 1), formula, envelopes)
+
+
+def _coupling_from_dict(data: dict[str, Any], source: str) -> Target:
+    from analyzer.couplings import coupling_from_dict  # here, so that memories do not wait for numpy
+
+    return coupling_from_dict(data, source)
+
+
+READERS: dict[str, Callable[[dict[str, Any], str], Target]] = {
+    "fixed": _fixed_from_dict,
+    "adaptive": adaptive_from_dict,
+    "kernel": _kernel_from_dict,
+    "coupling": _coupling_from_dict,
+}
+"""Who reads a target of which kind."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning
 def interpolation_bits(heads: int) -> int:
     """Precision in which the weights of an interpolation bank are computed; too few heads are refused."""
     if heads < 3:
-        raise Refusal(f"{heads} heads are too few for an interpolation bank: rate n = 1 needs 3")
+        raise Refusal(f"{heads} heads are too few for an interpolation bank: rate n = 1 needs 3", {"heads": 3})
     return math.ceil(2.55 * (heads - 1)) + 4 * GUARD
 
 
@@ -174,7 +174,7 @@ def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> f
             break
         good = good * 2 if grow else good / 2
     else:
-        raise Refusal("no minimal bank reaches this error for this read-out: allow a larger error, or a read-out that is less steep")
+        raise Refusal("no minimal bank reaches this error for this read-out")
     bad = good / 2 if grow else good * 2
     for _ in range(10):
         middle = (good + bad) / 2

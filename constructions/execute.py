@@ -14,15 +14,21 @@ from constructions.lagged import ExactRunner
 from constructions.transformer import Transformer, to_float
 
 
+def check_tokens(network: Transformer, tokens: Any) -> np.ndarray:
+    """Tokens (N, d) or (batch, N, d) as an array; refused unless they are finite real numbers in [−1, 1]."""
+    given = np.asarray(tokens)
+    if given.ndim not in (2, 3) or given.shape[-1] != network.dim or given.size == 0:
+        raise InputError(f"tokens have shape {given.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
+    if given.dtype.kind not in "fiu" or not np.isfinite(given).all():
+        raise InputError("tokens must be finite real numbers")
+    if given.max() > 1 or given.min() < -1:
+        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
+    return given
+
+
 def run(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (N,) or (batch, N) for tokens (N, d) or (batch, N, d) in [−1, 1]."""
-    tokens = np.asarray(tokens)
-    if tokens.ndim not in (2, 3) or tokens.shape[-1] != network.dim or tokens.size == 0:
-        raise InputError(f"tokens have shape {tokens.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
-    if tokens.dtype.kind not in "fiu" or not np.isfinite(tokens).all():
-        raise InputError("tokens must be finite real numbers")
-    if tokens.max() > 1 or tokens.min() < -1:
-        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
+    tokens = check_tokens(network, tokens)
     if network.dtype != "exact":
         return fast.forward(network, tokens)
     if any(layer.attention.window == "full" for layer in network.layers):

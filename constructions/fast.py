@@ -160,7 +160,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
         factor = attention.decay * jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
         mixed = jnp.exp(factor)[..., None] * mixed
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
-    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value)
+    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, reference.log_whole_mass(attention, past.dtype))
 
 
 def _attend_all(attention: Attention, x: jax.Array) -> jax.Array:

@@ -127,9 +127,7 @@ def barron(readout: ReadOut, plan: FeedForwardPlan, radii: list[arb], seed: int)
             neurons = _draw(readout, plan.draws, radii, rng)
             if not plan.draws or upper(readout_error(readout, neurons, radii)) <= allowed:  # without draws only storage is off
                 return neurons, attempt
-    raise Refusal(
-        f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}; use another --seed or --ffn spline"
-    )
+    raise Refusal(f"{MAX_DRAWS} draws of {plan.draws} Barron neurons all missed the bound {allowed:.3g}", {"ffn": "spline"})
 
 
 CELLS = 256

@@ -27,7 +27,6 @@ from analyzer.errors import InputError
 from analyzer.targets import Target, read_toml, target_from_dict
 from constructions.form import ATTENTION, FEEDFORWARD, KINDS, RPE, WINDOWS, check_form
 from constructions.scores import COUPLED, read_array
-from constructions.target_values import token_dim
 
 MAX_NUMBERS = 1 << 26
 """Numbers in the file: 512 MB of float64, half of what a bundle may hold."""
@@ -104,8 +103,8 @@ def read_foreign(weights: Path, config: Path) -> Foreign:
     except (ValueError, IndexError) as error:
         raise InputError(f"{str(weights)[:80]} does not fit {str(config)[:80]}: {str(error)[:120]}") from None
     dim = int(arrays["embedding"].shape[1])
-    if said.target is not None and token_dim(said.target) != dim:
-        raise InputError(f"{config}: the target has tokens of dimension {token_dim(said.target)}, the embedding reads {dim}")
+    if said.target is not None and said.target.dim != dim:
+        raise InputError(f"{config}: the target has tokens of dimension {said.target.dim}, the embedding reads {dim}")
     return Foreign(arrays, structure, shelf.dtype, said.target, weights.name)
 
 

@@ -130,8 +130,8 @@ class FusedLayer:
         if not used:
             return []
         if self.constants is not None:
-            slowest = min(float(arb(self.decays[h])) for _, h in used)
-            return [*self._taps(used, gains, f"a log head with decay {slowest:.3g} falls so slowly that it runs by FFT", "larger decays")]
+            slowest = min(float(arb(self.decays[h])) for h in heads)
+            return [*self._taps(used, gains, f"a log head with decay {slowest:.3g} falls so slowly that all of them run by FFT")]
         result: dict[tuple[fmpq, ...], Powers | Taps] = {}
         for run, progression in self._groups(gains, "log", shortest=3):
             amplitudes = [self._over_zeta(arb(gains[h]), self.decays[h]) for h in run]
@@ -151,16 +151,16 @@ class FusedLayer:
         if not used:
             return []
         if self.constants is not None:
-            return self._taps(used, gains, f"a table of more than {fast.MAX_TAPS} distances runs by FFT", "a shorter table")
+            return self._taps(used, gains, f"a table of more than {fast.MAX_TAPS} distances runs by FFT")
         weights = [[arb(gains[h]) * w for w in self.tables[h]] for h, _ in used]
         return [Taps(tuple(sum(column, arb(0)) for column in zip(*weights, strict=True)))]
 
-    def _taps(self, used: list[tuple[int, int]], gains: list[fmpq], slow: str, remedy: str) -> list[Taps]:
+    def _taps(self, used: list[tuple[int, int]], gains: list[fmpq], slow: str) -> list[Taps]:
         """The sum of a float network's taps with these weights; `used` pairs rows of taps with heads."""
         assert self.constants is not None
         taps = to_exact(self.constants["taps"])
         if taps.shape[1] == 0:
-            raise Refusal(f"{slow}, whose rounding is not certified; use --dtype exact or {remedy}")
+            raise Refusal(f"{slow}, whose rounding is not certified")
         sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
         return [Taps(tuple(arb(v) for v in sums))]
 
@@ -300,7 +300,7 @@ def _padded(polynomial: arb_poly, length: int) -> list[float]:
 
 
 @partial(jax.jit, static_argnames="size")
-def _convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int) -> jax.Array:
+def convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int) -> jax.Array:
     """offset + Σ κ * x for tokens (…, N, d)."""
     length = tokens.shape[-2]
     spectrum = jnp.fft.rfft(kernels, n=size)
@@ -324,7 +324,7 @@ def convolved(kernels: np.ndarray, offset: np.ndarray, tokens: np.ndarray) -> np
     """The stream (…, N, D) with these kernels on tokens (…, N, d), in float64."""
     size = 1 << (tokens.shape[-2] + kernels.shape[-1] - 1).bit_length()
     with with_x64("float64"):
-        return np.asarray(_convolve(jnp.asarray(kernels), jnp.asarray(offset), jnp.asarray(tokens), size))
+        return np.asarray(convolve(jnp.asarray(kernels), jnp.asarray(offset), jnp.asarray(tokens), size))
 
 
 def run_exact(network: Transformer, tokens: Any) -> np.ndarray:

@@ -13,56 +13,46 @@ computed values of the singular functions.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
 from flint import fmpq
 
 from analyzer.couplings import BITS, CouplingTarget
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, finer
 from analyzer.exact import rational, working_precision
+from analyzer.families import DEFAULT_ERROR, Coupling
 from analyzer.low_rank import factors, plan_readout, plan_sizes, uniform_knots
-from analyzer.theorems.jl_4_2 import DEFAULT_ERROR
+from constructions.construction import Construction
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 
-@dataclass(frozen=True)
-class Construction:
-    """A network and what it was built for."""
-
-    network: Transformer
-    target: CouplingTarget
-    bank: str
-    rank: int
-    ffn: str = "spline"
-    seed: int = 0
-    draws: int = 0
+def slots(target: CouplingTarget, network: Transformer) -> dict[str, range]:
+    """Named coordinates of the residual stream: `token`, `q1` … , `k1` … , `value`, `answer`; the rank follows from the width."""
+    rank = (int(network.embedding.shape[0]) - 3) // 2
+    names = ["token", *(f"q{k}" for k in range(1, rank + 1)), *(f"k{k}" for k in range(1, rank + 1)), "value", "answer"]
+    return {name: range(j, j + 1) for j, name in enumerate(names)}
 
 
-def build(
-    target: CouplingTarget,
-    *,
-    bank: str = "pod",
-    rank: int | None = None,
-    knots: int | None = None,
-    error: float | None = None,
-    dtype: str = "exact",
-) -> Construction:
+def build(target: CouplingTarget, options: Coupling | None = None, **keywords: Any) -> Construction:
     """Build the network; sizes that are not given follow from the error (default: 0.01)."""
-    wanted = DEFAULT_ERROR if error is None else error
-    rank, knots = plan_sizes(target, bank, rank, knots, wanted, dtype)
+    options = Coupling.of(options, keywords)
+    wanted = DEFAULT_ERROR if options.error is None else options.error
+    rank, knots = plan_sizes(target, options.pod, options.rank, options.knots, wanted, options.dtype)
     us = uniform_knots(knots)
-    found = factors(target.coupling, us, bank)
+    found = factors(target.coupling, us, options.pod)
     network = assemble(target, found.left[:, :rank], found.right[:, :rank], us, rank, wanted)
-    return Construction(network if dtype == "exact" else rounded(network, dtype), target, bank, rank)
+    built = replace(options, rank=rank, knots=knots)
+    return Construction(target, built, network if options.dtype == "exact" else rounded(network, options.dtype))
 
 
 def rounded(network: Transformer, dtype: str) -> Transformer:
     """The network in a float type; refused if a weight overflows it."""
     result = network.map(lambda weights: to_float(weights, dtype))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result)):
-        raise Refusal(f"a weight exceeds the largest {dtype}; use --dtype exact")
+        raise Refusal(f"a weight exceeds the largest {dtype}", *finer(dtype))
     return result
 
 

@@ -19,7 +19,7 @@ from flint import arb, arb_mat, fmpq
 
 from analyzer import chebyshev
 from analyzer.bump import bump
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, larger_error
 from analyzer.exact import dyadic, to_grid, upper, working_precision
 from analyzer.extraction import Rpe, Tuning
 from analyzer.kernels import Exponentials, Kernel, Norm, Powers, l1_norm
@@ -160,7 +160,7 @@ def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, arithme
                 residual = kernel.value(0) - (sum(raw, arb(0)) if rpe == "lin" else arb(0))
                 candidates.append(store(rpe, decays, (memory,), [raw], [residual], solution.value or 1.0))
     if not candidates:
-        raise Refusal(f"no bank with {heads} heads was found for kernel {kernel.text[:60]!r}; use another number of heads")
+        raise Refusal(f"no bank with {heads} heads was found for kernel {kernel.text[:60]!r}")
     return min(candidates, key=lambda bank: upper(bank_error(bank, kernel).most) + price * _size(bank))
 
 
@@ -176,8 +176,8 @@ def _distinct(decays: list[fmpq]) -> list[fmpq]:
     return result
 
 
-def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, arithmetic: Arithmetic = EXACT) -> HeadBank:
-    """The fewest heads whose fitted bank is certified to `error`."""
+def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, arithmetic: Arithmetic = EXACT, per: float = 1.0) -> HeadBank:
+    """The fewest heads whose fitted bank is certified to `error`; `per` is the total error per error of this memory."""
     reached = float("inf")
     for heads in range(1, MAX_FITTED + 1):
         bank = fitted_bank(rpe, kernel, memory, heads, arithmetic)
@@ -185,6 +185,6 @@ def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, ar
         if reached <= error:
             return bank
     raise Refusal(
-        f"{MAX_FITTED} {rpe} heads bring kernel {kernel.text[:60]!r} to {reached:.3g} only, {error:.3g} is asked for; "
-        f"use --rpe {'log' if rpe == 'lin' else 'lin'}{', --dtype exact' if arithmetic.price else ''}, or a larger --error"
+        f"{MAX_FITTED} {rpe} heads bring kernel {kernel.text[:60]!r} to {reached:.3g} only, {error:.3g} is asked for",
+        *larger_error(reached * per),
     )

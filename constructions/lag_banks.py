@@ -53,7 +53,7 @@ def _store(rpe: Rpe, lags: Sequence[int], decays: Sequence[fmpq], weights: Seque
 def interpolation_lag_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning) -> LagBank:
     """Lemmas F.2 and F.5: the interpolation bank for the longest lag T, with e^{−p_h T} or T^{−p_h} moved into the weights."""
     if heads < 3:
-        raise Refusal(f"{heads} heads are too few for an interpolation bank: rate n = 1 needs 3")
+        raise Refusal(f"{heads} heads are too few for an interpolation bank: rate n = 1 needs 3", {"heads": 3})
     longest = max(lags)
     first = tuning.gamma + (0 if rpe == "lin" else 1)
     decays = [first + tuning.alpha * k for k in range(heads)]

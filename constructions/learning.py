@@ -20,17 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from analyzer.adaptive import AdaptiveMemory
-from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import nearest
-from analyzer.targets import FixedMemory, KernelMemory, Target
-from constructions import target_values
+from analyzer.target import ArrayMap, Target, memories_of
 from constructions.checkpoint import fingerprint
 from constructions.precision import MANTISSA, with_x64
 from constructions.recipes import Recipe, Shape, check_recipe, check_shape
 from constructions.reference import stream
-from constructions.target_values import ArrayMap, letters_of, token_dim
 from constructions.training import Report, Saved, Trained, fit, warm_cosine
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_float
 
@@ -187,32 +182,27 @@ def outputs(network: Transformer, tokens: jax.Array, first: int = 0) -> jax.Arra
 
 def sampler(target: Target, recipe: Recipe, dtype: str) -> Callable[[jax.Array], jax.Array]:
     """Random tokens (batch, length, d) from a key: letters of the alphabet if there is one, ±1 if wanted, else uniform."""
-    shape = (recipe.batch, recipe.length)
-    if isinstance(target, CouplingTarget):
-        return lambda key: jax.random.uniform(key, (*shape, 1), dtype)
-    if not isinstance(target, FixedMemory | KernelMemory):
-        letters = letters_of(target)
-        return lambda key: jnp.asarray(letters, dtype)[jax.random.randint(key, shape, 0, len(letters))]
-    if isinstance(target, FixedMemory) and target.alphabet is not None:
-        values = np.array([nearest(v) for v in target.alphabet])
-        return lambda key: jnp.asarray(values, dtype)[jax.random.randint(key, (*shape, target.dim), 0, len(values))]
-    if recipe.signs:
-        return lambda key: jax.random.rademacher(key, (*shape, target.dim), dtype)
-    return lambda key: jax.random.uniform(key, (*shape, target.dim), dtype, -1, 1)
+    shape, letters = (recipe.batch, recipe.length, target.dim), target.letters()
+    if letters is not None:
+        indices = shape[:2] if letters.ndim == 2 else shape
+        return lambda key: jnp.asarray(letters, dtype)[jax.random.randint(key, indices, 0, len(letters))]
+    if recipe.signs and target.signed:
+        return lambda key: jax.random.rademacher(key, shape, dtype)
+    return lambda key: jax.random.uniform(key, shape, dtype, *target.domain)
 
 
 def slot_values(target: Target, network: Transformer) -> ArrayMap:
     """Tokens (…, N, d) → what a construction holds in its first coordinates before the last feed-forward network: x_t, the memories
-    and, for adaptive targets, the lags (their logarithms where log heads read them by dot products)."""
-    seen = target_values.memories(target, jnp)
+    and, where they depend on tokens, the lags (their logarithms where log heads read them by dot products)."""
+    memories = memories_of(target)
+    seen, lags = memories.memory_values(jnp), memories.lag_values(jnp)
     width = int(network.embedding.shape[0])
-    count = target.readout.coordinates + (len(target.memories) if isinstance(target, AdaptiveMemory) else 0)  # type: ignore[union-attr]
+    count = memories.readout.coordinates + (0 if lags is None else len(memories.names))
     if width < count:
         raise InputError(f"the stream has {width} coordinates; x0, memories and lags of this target need {count}")
-    if not isinstance(target, AdaptiveMemory):
+    if lags is None:
         return seen
     attention = network.layers[-1].attention
-    lags = target_values.adaptive_lags(target, jnp)
     logarithms = attention.kind == "nf" and attention.rpe[0] == "log"
 
     def slots(tokens: jax.Array) -> jax.Array:
@@ -224,7 +214,7 @@ def slot_values(target: Target, network: Transformer) -> ArrayMap:
 
 def loss_of(target: Target, recipe: Recipe, slots: ArrayMap | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
     """ℓ(θ, tokens); `slots` gives what the first coordinates of the stream before the last feed-forward network should hold."""
-    wanted = target_values.values(target, jnp)
+    wanted = target.values(jnp)
 
     def loss(parameters: Transformer, tokens: jax.Array) -> jax.Array:
         *before, found = stream(to_network(parameters), tokens, recipe.first)
@@ -280,8 +270,8 @@ def train(
     store: Callable[[Saved], None] | None = None,
 ) -> tuple[Transformer, Trained]:
     """The trained network, in the type of the one given, and the run."""
-    if network.dim != token_dim(target):
-        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {token_dim(target)}")
+    if network.dim != target.dim:
+        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {target.dim}")
     kinds = [layer.attention.kind for layer in network.layers]
     check_recipe(recipe, target, len(kinds), max(len(layer.attention.rpe) for layer in network.layers), kinds)
     with with_x64(network.dtype):

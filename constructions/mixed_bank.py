@@ -18,9 +18,11 @@ def mixed_minimal(lag: int, error: float) -> tuple[HeadBank, HeadBank]:
     """
     nodes = lag // 2
     if lag % 2 == 0:
-        raise Refusal(f"lag {lag} is even: a mixed minimal bank (one log head, n lin heads) delivers odd lags 2n + 1; use --rpe lin or log")
+        raise Refusal(
+            f"lag {lag} is even: a mixed minimal bank (one log head, n lin heads) delivers odd lags 2n + 1", {"rpe": "lin"}, {"rpe": "log"}
+        )
     if nodes > MAX_NODES:
-        raise Refusal(f"mixed minimal banks are built for lags up to {2 * MAX_NODES + 1}; use --rpe lin or log")
+        raise Refusal(f"mixed minimal banks are built for lags up to {2 * MAX_NODES + 1}", {"rpe": "lin"}, {"rpe": "log"})
     goal = error * (1 - 2.0**-40)  # what storing the weights may take
     decay = least_parameter(lambda p: upper(mixed_bound(lag, p)) <= goal, fmpq(4), grow=True)
     with working_precision(precision(decay, nodes)):

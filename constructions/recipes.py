@@ -125,9 +125,8 @@ def check_numbers(recipe: Recipe) -> None:
 
 def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
     """Refuse a training that cannot be run, or that trains nothing; `heads` are the most in a layer, `attention` its kinds."""
-    length = getattr(target, "length", None)
-    if length is not None and recipe.length != length:
-        raise InputError(f"this coupling has sequences of {length} tokens, not {recipe.length}")
+    if target.length is not None and recipe.length != target.length:
+        raise InputError(f"this {target.kind} has sequences of {target.length} tokens, not {recipe.length}")
     if not 1 <= recipe.length <= MAX_LENGTH:
         raise InputError(f"sequences of {recipe.length} tokens; give 1 to {MAX_LENGTH}")
     if not 0 <= recipe.first < recipe.length:

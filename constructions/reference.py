@@ -8,11 +8,12 @@ Every step has a derivative in every weight, the decays included, so networks ar
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jax.scipy.special import logsumexp
 
 from constructions.precision import HIGHEST, with_x64
@@ -26,8 +27,9 @@ def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
     if "integer" in ffn.precision:
         output = jnp.where(np.array([p == "integer" for p in ffn.precision]), jnp.round(output), output)
     if "log" in ffn.precision:
-        rounded = jnp.log(jnp.maximum(jnp.round(jnp.exp(output)), 1))
-        output = jnp.where(np.array([p == "log" for p in ffn.precision]), rounded, output)
+        is_log = np.array([p == "log" for p in ffn.precision])
+        rounded = jnp.log(jnp.maximum(jnp.round(jnp.exp(jnp.where(is_log, output, 0))), 1))  # e^y of others may overflow
+        output = jnp.where(is_log, rounded, output)
     return output
 
 
@@ -43,19 +45,47 @@ below 1e-17 of the sum, and less for every larger q; large p damp the summand it
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 
 
+@jax.custom_jvp
 def log_hurwitz(p: jax.Array, q: jax.Array) -> jax.Array:
-    """log ζ(p, q) = log Σ_{k≥0} (q+k)^{−p} for p > 1, q > 0, differentiable in p: Euler and Maclaurin's sum relative to q^{−p}.
+    """log ζ(p, q) = log Σ_{k≥0} (q+k)^{−p} for p > 1, q > 0, differentiable: Euler and Maclaurin's sum relative to q^{−p}.
 
     Σ_{k<K} (q+k)^{−p} + (q+K)^{1−p}/(p−1) + (q+K)^{−p}/2 + Σ_j B_2j/(2j)! p(p+1)⋯(p+2j−2) (q+K)^{−p−2j+1}
     """
-    terms = jnp.exp(-p[..., None] * jnp.log1p(jnp.arange(TERMS, dtype=q.dtype) / q[..., None])).sum(-1)
-    end = q + TERMS
-    last = jnp.exp(-p * jnp.log1p(TERMS / q))
-    rest, factor = end / (p - 1) + 0.5, p / end
-    for j, bernoulli in enumerate(_BERNOULLI, start=1):
-        rest = rest + bernoulli / math.factorial(2 * j) * factor
-        factor = factor * ((p + 2 * j - 1) / end) * ((p + 2 * j) / end)
-    return jnp.log(terms + last * rest) - p * jnp.log(q)
+    return _log_hurwitz(p, q)[0]
+
+
+def _log_hurwitz(p: jax.Array, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(log ζ(p, q), its derivative in p), term by term, the corrections by Horner's rule.
+
+    A derivative by the chain rule is the same number, but takes twice as long to compile, and every layer of log heads contains one.
+    """
+    logs = jnp.log1p(jnp.arange(TERMS, dtype=q.dtype) / q[..., None])
+    terms = jnp.exp(-p[..., None] * logs)
+    end, log_end = q + TERMS, jnp.log1p(TERMS / q)
+    last = jnp.exp(-p * log_end)
+    corrections = slope = jnp.zeros_like(last)
+    for j in range(CORRECTIONS, 0, -1):
+        one, two = (p + 2 * j - 1) / end, (p + 2 * j) / end
+        slope = (one + two) / end * corrections + one * two * slope
+        corrections = _BERNOULLI[j - 1] / math.factorial(2 * j) + one * two * corrections
+    rest = end / (p - 1) + 0.5 + p / end * corrections
+    rest_slope = (corrections + p * slope) / end - end / (p - 1) ** 2
+    total = terms.sum(-1) + last * rest
+    total_slope = last * (rest_slope - log_end * rest) - (logs * terms).sum(-1)
+    return jnp.log(total) - p * jnp.log(q), total_slope / total - jnp.log(q)
+
+
+def _log_hurwitz_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
+    """∂/∂q log ζ(p, q) = −p ζ(p+1, q)/ζ(p, q), computed only where q is differentiated."""
+    (p, q), (p_dot, q_dot) = primals, tangents
+    value, slope = _log_hurwitz(p, q)
+    change = jnp.zeros_like(value) if isinstance(p_dot, SymbolicZero) else slope * p_dot
+    if not isinstance(q_dot, SymbolicZero):
+        change = change - p * jnp.exp(_log_hurwitz(p + 1, q)[0] - value) * q_dot
+    return value, change
+
+
+log_hurwitz.defjvp(_log_hurwitz_jvp, symbolic_zeros=True)
 
 
 def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:
@@ -64,36 +94,57 @@ def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:
         tail = jax.lax.cumlogsumexp(attention.table, axis=1, reverse=True)  # Σ_{s≥j}
         beyond = jnp.concatenate([tail, jnp.full_like(tail[:, :1], -jnp.inf)], axis=1)
         return jnp.take(beyond, jnp.clip(position.astype(int) + 1, 0, tail.shape[1]), axis=1)
-    p, i = jnp.broadcast_arrays(attention.decay[:, None], position[None, :])
-    lin = -p * (i + 1) - jnp.log(-jnp.expm1(-p))
-    log = log_hurwitz(jnp.maximum(p, 1 + 1e-6), jnp.maximum(i + 1, 1))
-    is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None]
-    return jnp.where(is_lin, lin, log)
+    lin = attention.heads_of("lin")
+    log = np.setdiff1d(np.arange(len(attention.rpe)), lin)
+    parts = [mass(attention.decay[heads], position) for mass, heads in ((_lin_mass, lin), (_log_mass, log)) if len(heads)]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)[np.argsort(np.concatenate([lin, log]))]
 
 
-def _scores(attention: Attention, queries: jax.Array, keys: jax.Array) -> jax.Array:
-    """The part of the score that reads the residual stream, (…, H, queries, keys)."""
+def _lin_mass(decay: jax.Array, position: jax.Array) -> jax.Array:
+    p = decay[:, None]
+    return -p * (position + 1) - jnp.log(-jnp.expm1(-p))
+
+
+def _log_mass(decay: jax.Array, position: jax.Array) -> jax.Array:
+    return log_hurwitz(*jnp.broadcast_arrays(jnp.maximum(decay, 1 + 1e-6)[:, None], jnp.maximum(position + 1, 1)))
+
+
+def _queries(attention: Attention, x: jax.Array) -> jax.Array:
+    """What scores read of the positions that look: W_Q x (…, H, T, k) or, for tmx, −p φ(w·x) (…, H, T, 1)."""
     if attention.kind in ("dp", "nf"):
-        q = jnp.einsum("hkd,...td->...htk", attention.query, queries, precision=HIGHEST)
-        k = jnp.einsum("hkd,...sd->...hsk", attention.key, keys, precision=HIGHEST)
-        return jnp.einsum("...htk,...hsk->...hts", q, k, precision=HIGHEST)
+        return jnp.einsum("hkd,...td->...htk", attention.query, x, precision=HIGHEST)
     if attention.kind == "tmx":
-        slot = jnp.einsum("hd,...td->...ht", attention.pointer, queries, precision=HIGHEST)
-        is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None]
-        lag = jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
-        return (attention.decay[:, None] * lag)[..., None]
-    return jnp.zeros((1, 1, 1), queries.dtype)
+        slot = jnp.einsum("hd,...td->...ht", attention.pointer, x, precision=HIGHEST)
+        return attention.decay[:, None, None] * _stretched(attention, slot[..., None])
+    return jnp.zeros((1, 1, 1), x.dtype)
+
+
+def _keys(attention: Attention, x: jax.Array) -> jax.Array | None:
+    """What scores read of the positions that are looked at, (…, H, N, k); None where that is nothing."""
+    return jnp.einsum("hkd,...sd->...hsk", attention.key, x, precision=HIGHEST) if attention.kind in ("dp", "nf") else None
+
+
+def _scores(queries: jax.Array, keys: jax.Array | None) -> jax.Array:
+    """The part of the score that reads the residual stream, (…, H, T, N or 1)."""
+    return queries if keys is None else jnp.einsum("...htk,...hsk->...hts", queries, keys, precision=HIGHEST)
+
+
+def _stretched(attention: Attention, s: jax.Array) -> jax.Array:
+    """−φ(s) for s (…, H or 1, T, N or 1): s for lin heads, log s for all others, as 0 below 1; only what occurs is computed."""
+    is_lin = np.array([kind == "lin" for kind in attention.rpe])
+    if is_lin.all():
+        return s
+    log = jnp.log(jnp.maximum(s, 1))
+    return jnp.where(is_lin[:, None, None], s, log) if is_lin.any() else log
 
 
 def _positions(attention: Attention, first: int, length: int) -> jax.Array:
     """p φ(s) or b(s) for the distances of the positions from `first` on to all, (H, T, N); −∞ where a head does not look."""
-    steps = jnp.arange(length)
-    distance = steps[first:, None] - steps[None, :]
     if attention.table is not None:
         return _along_diagonals(attention.table, first, length)
-    p, s = attention.decay[:, None, None], distance.astype(attention.decay.dtype)
-    is_lin = np.array([kind == "lin" for kind in attention.rpe])[:, None, None]
-    position = jnp.where(is_lin, -p * s, -p * jnp.log(jnp.maximum(s, 1)))
+    steps = jnp.arange(length)
+    distance = steps[first:, None] - steps[None, :]
+    position = -attention.decay[:, None, None] * _stretched(attention, distance[None].astype(attention.decay.dtype))
     least = np.array([kind == "log" for kind in attention.rpe])[:, None, None]  # log heads do not see the current token
     return position if attention.window == "full" else jnp.where(distance >= least, position, -jnp.inf)
 
@@ -112,75 +163,111 @@ def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
     return diagonals[:, :, rows - 1 : rows - 1 + length]
 
 
-BLOCKS, LEAST_BLOCK = 4, 32
-"""Blocks of queries, each of which looks at no more tokens than it sees: 5/8 of all pairs. More blocks save little and cost calls."""
+BLOCKS, LEAST_BLOCK, LEAST_WEIGHTS = 4, 32, 1 << 20
+"""Blocks of queries, each of which looks at no more tokens than it sees: 5/8 of all pairs. More blocks save little and cost calls. Every
+block is compiled for itself, which takes as long as some hundred passes with fewer attention weights (sequences × heads × pairs) do."""
 
 
 def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) -> tuple[jax.Array, jax.Array]:
     """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,)."""
+    rows = x.shape[-2] - first
+    weights = math.prod(x.shape[:-1]) * rows * len(attention.rpe)
+    causal = attention.kind in ("dp", "nf") and attention.window != "full"
+    return _attend(attention, x, past, first, BLOCKS if causal and rows >= BLOCKS * LEAST_BLOCK and weights >= LEAST_WEIGHTS else 1)
+
+
+def _attend(attention: Attention, x: jax.Array, past: jax.Array, first: int, blocks: int = 1) -> tuple[jax.Array, jax.Array]:
+    """Softmax divides once, after values were mixed; what does not depend on the block of queries is computed once for all of them.
+
+    Values are projected before they are mixed or after: whichever takes fewer multiplications.
+    """
+    dv, width = attention.value.shape[1:]
     length = x.shape[-2]
     rows = length - first
-    if attention.window == "full" or attention.kind not in ("dp", "nf") or rows < BLOCKS * LEAST_BLOCK:
-        return _attend(attention, x, past, first)
-    ends = [first + rows * (k + 1) // BLOCKS for k in range(BLOCKS)]
-    parts = [_attend(attention, x[..., :end, :], past, start) for start, end in zip([first, *ends], ends, strict=False)]
-    return jnp.concatenate([attended for attended, _ in parts], axis=-2), parts[0][1]
-
-
-def _attend(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
-    """Softmax divides once, after values were mixed; where weights read positions only, its sum over the whole past is known beforehand."""
-    length, queries = x.shape[-2], x[..., first:, :]
-    inside = _positions(attention, first, length) + _scores(attention, queries, x)
-    before = _before(attention, queries, past, first)
-    if attention.kind == "dp-free" and attention.window == "infinite":
-        whole = _log_whole_mass(attention)[:, None, None]
-        inside, before = inside - whole, before - whole
-    elif attention.kind in ("dp-free", "dp"):
-        top = jax.lax.stop_gradient(jnp.maximum(inside.max(axis=-1, keepdims=True), before))
-        top = jnp.where(jnp.isfinite(top), top, 0)  # a head that sees nothing
-        inside, before = inside - top, before - top
-    weights, past_weight = jnp.exp(inside), jnp.exp(before)
+    view = _view(attention, x, past, first)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
-    mixed = _mix(attention, weights, x) + past_weight * past_value[:, None, :]
-    if attention.kind == "dp" or (attention.kind == "dp-free" and attention.window != "infinite"):
-        total = weights.sum(axis=-1, keepdims=True) + past_weight
-        mixed = mixed / jnp.where(total > 0, total, 1)
-    output = jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
-    return output, past_output(attention, past, past_value)
+    mix_first = rows * length * width + rows * width * dv < length * width * dv + rows * length * dv
+    values = x if mix_first else jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
+    mixing = "...hts,...sd->...htd" if mix_first else "...hts,...hsv->...htv"
+    ends = [first + rows * (k + 1) // blocks for k in range(blocks)]
+    parts = []
+    for start, end in zip([first, *ends], ends, strict=False):
+        inside, before, total = _weights(attention, view, first, start, end)
+        mixed = jnp.einsum(mixing, inside, values[..., :end, :], precision=HIGHEST)
+        if mix_first:
+            mixed = jnp.einsum("hvd,...htd->...htv", attention.value, mixed, precision=HIGHEST)
+        mixed = mixed + before * past_value[:, None, :]
+        parts.append(mixed if total is None else mixed / total)
+    attended = parts[0] if blocks == 1 else jnp.concatenate(parts, axis=-2)
+    output = jnp.einsum("hdv,...htv->...td", attention.output, attended, precision=HIGHEST)
+    return output, past_output(attention, past, past_value, view.whole)
 
 
-def _log_whole_mass(attention: Attention) -> jax.Array:
-    """log Σ_{s≥0} e^{pφ(s)} or e^{b(s)}, (H,)."""
-    if attention.table is not None:
-        return logsumexp(attention.table, axis=1)
-    return log_past_mass(attention, jnp.full((1,), -1.0, attention.decay.dtype))[:, 0]
+class _View(NamedTuple):
+    """What the weights of all queries are made of."""
+
+    queries: jax.Array  # (…, H, T, k)
+    keys: jax.Array | None  # (…, H, N, k)
+    before: jax.Array  # (…, H, T, 1) log-weight of everything before the array, −∞ if heads do not look there, or their tables end before
+    whole: jax.Array  # (H,) log Σ_{s≥0} e^{pφ(s)} or e^{b(s)}, 0 in a finite or full window
 
 
-def _before(attention: Attention, queries: jax.Array, past: jax.Array, first: int) -> jax.Array:
-    """The log-weight of everything before the array, (…, H, T, 1); −∞ if heads do not look there, or their tables end before."""
-    if attention.window != "infinite" or (attention.table is not None and attention.table.shape[1] <= first + 1):
-        return jnp.full((1, 1, 1), -jnp.inf, queries.dtype)
-    positions = jnp.arange(first, first + queries.shape[-2], dtype=queries.dtype)
-    return log_past_mass(attention, positions)[..., None] + _scores(attention, queries, past[None, :])
+def _view(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> _View:
+    queries, keys = _queries(attention, x[..., first:, :]), _keys(attention, x)
+    beyond, whole = _log_masses(attention, first, x.shape[-2], x.dtype)
+    before = beyond[..., None]
+    if attention.window == "infinite":
+        before = before + _scores(queries, _keys(attention, past[None, :]))
+    return _View(queries, keys, before, whole)
 
 
-def _mix(attention: Attention, weights: jax.Array, x: jax.Array) -> jax.Array:
-    """Σ_s w(t, s) W_V x_s, (…, H, T, dv), values or sums first: whichever takes fewer multiplications."""
-    dv, width = attention.value.shape[1:]
-    rows, length = weights.shape[-2:]
-    if rows * length * width + rows * width * dv < length * width * dv + rows * length * dv:
-        sums = jnp.einsum("...hts,...sd->...htd", weights, x, precision=HIGHEST)
-        return jnp.einsum("hvd,...htd->...htv", attention.value, sums, precision=HIGHEST)
-    values = jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
-    return jnp.einsum("...hts,...hsv->...htv", weights, values, precision=HIGHEST)
+def _log_masses(attention: Attention, first: int, length: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """log Σ_{s>i} e^{pφ(s)} for the positions i from `first` on (H, T), −∞ (1, 1) if nothing is there, and the same for all s ≥ 0 (H,)."""
+    nothing = jnp.full((1, 1), -jnp.inf, dtype)
+    if attention.window != "infinite":
+        return nothing, jnp.zeros(len(attention.rpe), dtype)
+    if attention.table is not None and attention.table.shape[1] <= first + 1:
+        return nothing, logsumexp(attention.table, axis=1)
+    masses = log_past_mass(attention, jnp.concatenate([jnp.full((1,), -1, dtype), jnp.arange(first, length, dtype=dtype)]))
+    return masses[:, 1:], masses[:, 0]
 
 
-def past_output(attention: Attention, past: jax.Array, past_value: jax.Array) -> jax.Array:
-    """What attention returns at positions whose whole past is the constant state."""
+def _weights(attention: Attention, view: _View, first: int, start: int, end: int) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Of the queries start ≤ t < end: weights of the tokens up to end (…, H, T, N) and of the constant past (…, H, T, 1), and what they
+    have to be divided by; None where weights read positions only, and their sum over the whole past is known beforehand, or are not
+    normalised."""
+    keys = None if view.keys is None else view.keys[..., :end, :]
+    rows = slice(start - first, end - first) if start > first or end < first + view.queries.shape[-2] else slice(None)
+    inside = _positions(attention, start, end) + _scores(view.queries[..., rows, :], keys)
+    before = view.before if view.before.shape[-2] == 1 else view.before[..., rows, :]
+    if attention.kind == "dp-free" and attention.window == "infinite":
+        whole = view.whole[:, None, None]
+        return jnp.exp(inside - whole), jnp.exp(before - whole), None
     if attention.kind in ("nf", "tmx"):
-        mass = log_past_mass(attention, jnp.full((1,), -1.0, past.dtype)) + _scores(attention, past[None, :], past[None, :])[..., 0]
-        past_value = jnp.exp(mass) * past_value
+        return jnp.exp(inside), jnp.exp(before), None
+    top = jax.lax.stop_gradient(jnp.maximum(inside.max(axis=-1, keepdims=True), before))
+    top = jnp.where(jnp.isfinite(top), top, 0)  # a head that sees nothing
+    weights, past_weight = jnp.exp(inside - top), jnp.exp(before - top)
+    total = weights.sum(axis=-1, keepdims=True) + past_weight
+    return weights, past_weight, jnp.where(total > 0, total, 1)
+
+
+def past_output(attention: Attention, past: jax.Array, past_value: jax.Array, whole: jax.Array) -> jax.Array:
+    """What attention returns at positions whose whole past is the constant state, `whole` being the log of its mass (H,).
+
+    In a finite or full window nobody looks there: 0.
+    """
+    if attention.window != "infinite":
+        return jnp.zeros_like(past)
+    if attention.kind in ("nf", "tmx"):
+        score = _scores(_queries(attention, past[None, :]), _keys(attention, past[None, :]))
+        past_value = jnp.exp(whole[:, None] + score[..., 0]) * past_value
     return jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
+
+
+def log_whole_mass(attention: Attention, dtype: Any) -> jax.Array:
+    """log Σ_{s≥0} e^{pφ(s)} or e^{b(s)}, (H,); 0 in a finite or full window."""
+    return _log_masses(attention, 0, 0, dtype)[1]
 
 
 @jax.jit
@@ -248,4 +335,34 @@ def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarr
 
     with with_x64(network.dtype):
         run_layers(Transformer(network.embedding, network.bias, network.layers[:count]), jnp.asarray(tokens, dtype=network.dtype), step)
+    return seen
+
+
+def pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Attention weights of every query on the tokens, (…, H, N, N), and on the constant past before them, (…, H, N).
+
+    Without the axes of the batch where weights read positions only.
+    """
+    weights, before = _pattern(attention, x, past)
+    return np.asarray(weights), np.asarray(before)
+
+
+@jax.jit
+def _pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inside, before, total = _weights(attention, _view(attention, x, past, 0), 0, 0, x.shape[-2])
+    if total is not None:
+        inside, before = inside / total, before / total
+    return inside, jnp.broadcast_to(before, (*inside.shape[:-1], 1))[..., 0]
+
+
+def patterns_of(network: Transformer, tokens: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The `pattern` of every layer of a float network on tokens (…, N, d), in the network's own dtype."""
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def step(_: int, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+        seen.append(pattern(layer.attention, x, past))
+        return (x, past) if last else _step(layer, x, past, False)
+
+    with with_x64(network.dtype):
+        run_layers(network, jnp.asarray(tokens, dtype=network.dtype), step)
     return seen

@@ -52,7 +52,7 @@ class _Names:
 def coupled_places(kinds: Sequence[str], chosen: int | None = None) -> list[int]:
     """Which layers of a network score pairs of tokens, the chosen one or all; refused if there is none."""
     if chosen is not None and not 0 <= chosen < len(kinds):
-        raise InputError(f"--layer {chosen} is out of range; the network has the layers 0 to {len(kinds) - 1}")
+        raise InputError(f"layer is {chosen}; the network has the layers 0 to {len(kinds) - 1}")
     places = [place for place, kind in enumerate(kinds) if kind in COUPLED and chosen in (None, place)]
     if not places:
         where = "no layer of this network couples" if chosen is None else f"layer {chosen} does not couple"
@@ -94,7 +94,7 @@ def _check_sizes(file: Any, pairs: Sequence[_Names]) -> None:
             raise InputError(f"the array {name[:60]!r} has shape {shape}: it is empty")
         total += math.prod(shape)
     if total > MAX_NUMBERS:
-        raise InputError(f"the query and key arrays hold {total} numbers, more than {MAX_NUMBERS}; --layer chooses one pair")
+        raise InputError(f"the query and key arrays hold {total} numbers, more than {MAX_NUMBERS}; `layer` chooses one pair")
 
 
 def read_array(file: Any, name: str) -> np.ndarray:
@@ -141,7 +141,7 @@ def read_scores(path: Path, heads: int | None = None, chosen: int | None = None)
             if not pairs:
                 raise InputError(f"{path} has no arrays named …query… and …key…, or …q_proj… and …k_proj…")
             if chosen is not None and not 0 <= chosen < len(pairs):
-                raise InputError(f"--layer {chosen} is out of range; {path} has the pairs 0 to {len(pairs) - 1}")
+                raise InputError(f"layer is {chosen}; {path} has the pairs 0 to {len(pairs) - 1}")
             places = range(len(pairs)) if chosen is None else [chosen]
             _check_sizes(file, [pairs[place] for place in places])
             return [(place, _scores(file, pairs[place], heads)) for place in places]

@@ -12,12 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from analyzer.adaptive import AdaptiveMemory
-from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import working_precision
-from analyzer.targets import KernelMemory, Target
-from constructions import target_values
+from analyzer.target import Target, memories_of
 from constructions.execute import run
 from constructions.fused import convolved, stream_table
 from constructions.precision import with_x64
@@ -67,25 +63,9 @@ def _fused_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:
 
 def target_kernel(target: Target, tokens: np.ndarray) -> np.ndarray:
     """The same of the target, Σ_k ∇_k f ρ_k(s) with ρ_k = 1_lag or the kernel of memory k: (d, N)."""
-    if isinstance(target, CouplingTarget):
-        raise Refusal("a coupling reads all tokens at once: it has no memories")
-    batch, length, dim = tokens.shape
-    seen = target_values.memories(target, np)(tokens)[:, -1]
+    memories = memories_of(target)
+    seen = memories.memory_values(np)(tokens)[:, -1]
     with with_x64("float64"):
-        readout = target_values.read_out_values(target.readout, jnp)
-        slopes = np.asarray(jax.grad(lambda u: readout(u).sum())(jnp.asarray(seen))).reshape(batch, -1, dim)
-    kernel = np.zeros((length, dim))
-    kernel[0] = slopes[:, 0].mean(axis=0)
-    if isinstance(target, KernelMemory):
-        for k, memory in enumerate(target.parsed, start=1):
-            with working_precision(64):
-                weights = np.array([float(v.mid()) for v in memory.values(0, length)])
-            kernel += weights[:, None] * slopes[:, k].mean(axis=0)
-        return kernel.T
-    if isinstance(target, AdaptiveMemory):
-        lags = target_values.adaptive_lags(target, np)(tokens)[:, -1]
-    else:
-        lags = np.broadcast_to(np.array(target.lags), (batch, len(target.lags)))
-    for k in range(lags.shape[1]):
-        np.add.at(kernel, lags[:, k], slopes[:, k + 1] / batch)
-    return kernel.T
+        readout = memories.readout.compiled(jnp)
+        slopes = np.asarray(jax.grad(lambda u: readout(u).sum())(jnp.asarray(seen)))
+    return memories.mean_kernel(tokens, slopes.reshape(len(tokens), -1, tokens.shape[-1])).T

@@ -24,22 +24,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
+from typing import Any
 
 import jax
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import Refusal
+from analyzer.errors import OptionValue, Refusal, Remedy, larger_error
 from analyzer.exact import UNIT, to_grid, upper, working_precision
+from analyzer.families import DEFAULT_ERROR, MAX_DEPTH, Fixed
 from analyzer.kernels import l1_norm
 from analyzer.relu_error import Neuron
 from analyzer.targets import FixedMemory
-from analyzer.theorems.shift_chain import MAX_DEPTH, check_options, composed, least_heads, readout_variables
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
+from analyzer.theorems.shift_chain import check_options, composed, exactly, least_heads, readout_variables
 from constructions import banks as bank_of
-from constructions import feedforward, thm_3_1
+from constructions import feedforward
 from constructions.balanced import balanced_bank
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fused import FusedLayer, fuse_layer
 from constructions.precision import MANTISSA
 from constructions.thm_3_1 import MAX_SLOPE, round_network
@@ -147,6 +149,16 @@ class Layout:
         return [k for k, lag in enumerate(self.target.lags, start=1) if before < lag <= before + shift]
 
 
+def slots(target: FixedMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, the memories, `source`, `carrier`, and of restored chains the digits of all but those."""
+    layout = Layout(target)
+    blocks = {name: layout.memory(k) for k, name in enumerate(target.readout.slots)}
+    named = {**blocks, "source": layout.source, "carrier": layout.carrier}
+    if target.alphabet is None:
+        return named
+    return named | {f"digits {name}": range(layout.digits(b[0]).start, layout.digits(b[-1]).stop) for name, b in blocks.items()}
+
+
 @dataclass(frozen=True)
 class Option:
     """A shift on offer: its bank, what it costs (e + f, rounded up), exact for `bank.lags` = (shift,)."""
@@ -157,42 +169,40 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Construction(thm_3_1.Construction):
+class ShiftChain(Construction):
     """A chain built for a target, and what it was built from."""
 
-    shifts: tuple[int, ...]
+    shifts: tuple[int, ...] = ()
 
 
-def build(
-    target: FixedMemory,
-    *,
-    bank: str = "minimal",
-    depth: int | None = None,
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> Construction:
-    """Plan and build a chain for a target, restored if it has an alphabet; `depth` None plans it, `heads` is the most in a layer."""
-    budget = DEFAULT_ERROR if error is None else error
-    check_options(target, "lin", bank, depth, heads, budget, dtype, target.alphabet is not None, width)
+def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> ShiftChain:
+    """Plan and build a chain for a target, restored if it has an alphabet; depth auto plans it, `heads` is the most in a layer."""
+    if options is None:
+        keywords = {"depth": "auto", "restore": target.alphabet is not None, "dtype": "float32", **keywords}
+    options = Fixed.of(options, keywords)
+    bank, heads, dtype = options.bank, options.heads, options.dtype
+    depth = None if options.depth == "auto" else options.depth
+    budget = DEFAULT_ERROR if options.error is None else options.error
+    check_options(target, options)
     if target.alphabet is not None:
-        chain = _planned(target, bank, depth, heads, dtype, None)
+        chain = _planned(target, bank, depth, heads, dtype, None, 1.0)
         network = _assemble(target, chain, None)
-        return Construction(target, bank, ffn, round_network(network, dtype), seed, 1, tuple(s for s, _ in chain))
+        return ShiftChain(target, options, round_network(network, dtype), 1, tuple(s for s, _ in chain))
     curved = bool(target.readout.ridges)
     box = [arb(1)] * target.dim + [arb(1 + min(1.0, budget))] * (target.readout.coordinates - target.dim)
     lipschitz = [upper(lip) for lip in target.readout.lipschitz(box)[1:]]
     if not all(lip < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     share = min(1.0, budget, (budget / 2 if curved else budget) / max(sum(lipschitz), 2.0**-40))
-    chain = _exact_chain(target, depth, heads, share) if dtype == "exact" else _planned(target, bank, depth, heads, dtype, share)
+    chain = (
+        _exact_chain(target, depth, heads, share)
+        if dtype == "exact"
+        else _planned(target, bank, depth, heads, dtype, share, budget / share)
+    )
     radii = [arb(1)] * target.dim + [arb(1 + share)] * (target.readout.coordinates - target.dim)
-    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, budget / 2, seed)
+    neurons, draws = feedforward.read_out_neurons(options.ffn, target.readout, radii, options.width, budget / 2, options.seed)
     network = _assemble(target, chain, neurons)
-    return Construction(target, bank, ffn, round_network(network, dtype), seed, draws, tuple(s for s, _ in chain))
+    return ShiftChain(target, options, round_network(network, dtype), draws, tuple(s for s, _ in chain))
 
 
 PLANNED_ROOM = 15 / 16
@@ -323,7 +333,23 @@ def _thrifty(options: Sequence[Option], shifts: set[int], dtype: str, limit: flo
     return found
 
 
-def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | None, dtype: str, error: float | None) -> Chain:
+def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | None, dtype: str, error: float | None, per: float) -> Chain:
+    """The chain of a float network; refused with other plans that exist. `per` is the total error per error of a memory."""
+    found = _search(target, bank, depth, heads, dtype, error)
+    if isinstance(found, _NoPlan):
+        raise Refusal(_no_chain(target, bank, depth, dtype, error, found), *_other_plans(target, bank, depth, heads, dtype, error, per))
+    return found
+
+
+@dataclass(frozen=True)
+class _NoPlan:
+    """The shifts that were on offer, and what the first one costs that was not."""
+
+    options: list[Option]
+    least: float
+
+
+def _search(target: FixedMemory, bank: str, depth: int | None, heads: int | None, dtype: str, error: float | None) -> "Chain | _NoPlan":
     """The chain of a float network: for an error of every memory or, if that is None, for restoration.
 
     Layers that deliver memories on the way serve several shifts with one bank, which costs more than the plan counts: then the plan is
@@ -350,7 +376,42 @@ def _planned(target: FixedMemory, bank: str, depth: int | None, heads: int | Non
             before += option.shift
         if fits and (error is None or upper(_chain_error(layout, chain, dtype)) <= error):
             return chain
-    raise Refusal(_no_chain(target, bank, depth, dtype, error, options, least))
+    return _NoPlan(options, least)
+
+
+LONGEST_SEARCH = 64
+"""Lags for which other plans are searched for when one fails: each search takes seconds."""
+DOUBLINGS = 8
+"""Times that the error is doubled in search of one that there is a plan for."""
+
+
+def _other_plans(
+    target: FixedMemory, bank: str, depth: int | None, heads: int | None, dtype: str, error: float | None, per: float
+) -> list[Remedy]:
+    """Plans that exist, the least change first: other layers, heads, banks and types; then exact arithmetic, then larger errors."""
+    lag, ways = target.lags[-1], list[Remedy]()
+    candidates: list[tuple[Remedy, str, int | None, int | None, str]] = []
+    freed: dict[str, OptionValue] = {}
+    if depth is not None:
+        freed["depth"] = "auto"
+        candidates.append(({"depth": "auto"}, bank, None, heads, dtype))
+    if heads is not None:
+        freed["heads"] = None
+        candidates.append(({"heads": None}, bank, depth, None, dtype))
+    if bank == "minimal":
+        candidates.append(({"bank": "balanced", **freed}, "balanced", None, None, dtype))
+    if dtype == "float32":
+        candidates.append(({"dtype": "float64", **freed}, bank, None, None, "float64"))
+    for way, other, layers, most, finer in candidates if lag <= LONGEST_SEARCH else ():
+        if not isinstance(_search(target, other, layers, most, finer, error), _NoPlan):
+            ways.append(way)
+    if error is not None:
+        ways += exactly(lag, bank, heads)
+    if error is not None and lag <= LONGEST_SEARCH:
+        doubled = (error * 2**k for k in range(1, DOUBLINGS))
+        enough = next((e for e in doubled if e <= 1 and not isinstance(_search(target, bank, depth, heads, dtype, e), _NoPlan)), None)
+        ways += larger_error(math.inf if enough is None else enough * per)
+    return ways
 
 
 def _chain_error(layout: Layout, chain: Chain, dtype: str) -> arb:
@@ -364,21 +425,16 @@ def _chain_error(layout: Layout, chain: Chain, dtype: str) -> arb:
     return worst
 
 
-def _no_chain(
-    target: FixedMemory, bank: str, depth: int | None, dtype: str, error: float | None, options: Sequence[Option], least: float
-) -> str:
-    """Why there is no plan, and what would help."""
+def _no_chain(target: FixedMemory, bank: str, depth: int | None, dtype: str, error: float | None, found: _NoPlan) -> str:
+    """Why there is no plan."""
+    options, least = found.options, found.least
     if not options and math.isinf(least):
-        return f"no head is left for a shift by {1 if depth is None else target.lags[-1] // depth}: allow more --heads, or more layers"
+        return f"no head is left for a shift by {1 if depth is None else target.lags[-1] // depth}"
     aim = f"error {error:.3g} of every memory" if error is not None else f"letters {', '.join(map(str, target.alphabet or ()))}"
     cheapest = {s: min(o.cost for o in options if o.shift == s) for s in sorted({o.shift for o in options})}
     costs = ", ".join(f"a shift by {s} costs {cost:.3g}" for s, cost in cheapest.items()) or f"one shift costs {least:.3g} at least"
-    ways = ["--bank balanced"] if bank == "minimal" else []
-    ways += ["--depth auto"] if depth is not None else []
-    ways += ["--dtype float64"] if dtype == "float32" else []
-    ways += ["a larger --error", "or --restore with a finite --alphabet"] if error is not None else ["letters further apart"]
     layers = "a chain of shifts" if depth is None else f"a chain of {depth} layers"
-    return f"{dtype} cannot hold lag {target.lags[-1]} at {aim} by {layers} with {bank} banks: {costs}; use {', '.join(ways)}"
+    return f"{dtype} cannot hold lag {target.lags[-1]} at {aim} by {layers} with {bank} banks: {costs}"
 
 
 def plan(options: Sequence[Option], lag: int, budget: float | None, depth: int | None) -> list[Option] | None:

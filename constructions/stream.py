@@ -1,21 +1,25 @@
-"""What the layers of a network read and write, in float64: inputs of layers that score pairs of tokens, the stream after every attention.
+"""What the layers of a network read and write, in float64: inputs of layers that score pairs of tokens, the stream after every attention
+under the names of its slots, and the attention weights.
 
 Float weights are taken as the float64 numbers they are; exact ones are rounded. Exact networks without a normaliser have weights that
 cancel far below float64's rounding: their residual stream comes from the executor that first fuses heads into kernels in ball arithmetic.
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from analyzer.errors import InputError, Refusal
+from constructions.execute import check_tokens, run
 from constructions.fused import convolved, stream_table
-from constructions.lagged import ExactRunner
+from constructions.lagged import ExactRunner, lagged_layers
 from constructions.precision import with_x64
-from constructions.reference import layer_inputs, stream
+from constructions.reference import layer_inputs, pattern, patterns_of, stream
 from constructions.scores import Scores, coupled_places
-from constructions.transformer import Transformer, to_float
+from constructions.transformer import Attention, Transformer, to_float
 
 MAX_WEIGHTS = 1 << 24
 """Attention weights at a time, heads × N² × sequences: 128 MB of float64, which the reference pass holds several times."""
@@ -97,3 +101,108 @@ def attended(network: Transformer, tokens: np.ndarray, first: int) -> list[np.nd
     with with_x64("float64"):
         seen = [[np.asarray(x[:, first:]) for x in stream(floats, jnp.asarray(part))[:-1]] for part in batches(network, tokens)]
     return [np.concatenate(layer) for layer in zip(*seen, strict=True)]
+
+
+Slots = Mapping[str, Sequence[int]]
+"""Names of blocks of the residual stream and their coordinates; every construction has a function `slots` that gives them."""
+
+
+def plain_slots(network: Transformer) -> dict[str, range]:
+    """r0, r1, …: the coordinates of a stream that nobody has named, as in trained and imported networks."""
+    return {f"r{j}": range(j, j + 1) for j in range(int(network.embedding.shape[0]))}
+
+
+def trace(network: Transformer, tokens: Any, slots: Slots) -> dict[str, dict[str, np.ndarray]]:
+    """What the slots hold after every attention, for tokens (…, N, d): "layer 1", "layer 2", … → slot → (…, N), or (…, N, d) for slots of
+    d > 1 coordinates; and "output" → "y" → (…, N), the outputs that certificates speak of."""
+    batch, flat = _sequences(network, tokens)
+    width = int(network.embedding.shape[0])
+    for name, coordinates in slots.items():
+        if not coordinates or not all(0 <= j < width for j in coordinates):
+            raise InputError(f"the slot {name[:40]!r} has coordinates {list(coordinates)[:4]}; the stream has those from 0 to {width - 1}")
+    result: dict[str, dict[str, np.ndarray]] = {}
+    for number, held in enumerate(attended(network, flat.astype(np.float64), 0), start=1):
+        streams = held.reshape(*batch, -1, width)
+        result[f"layer {number}"] = {name: _taken(streams, list(coordinates)) for name, coordinates in slots.items()}
+    return {**result, "output": {"y": run(network, flat).reshape(*batch, -1)}}
+
+
+def _sequences(network: Transformer, tokens: Any) -> tuple[tuple[int, ...], np.ndarray]:
+    """The shape before (N, d), and the tokens as (sequences, N, d), checked."""
+    given = np.asarray(tokens)
+    whole = given.ndim < 2 or given.size == 0
+    return given.shape[:-2], check_tokens(network, given if whole else given.reshape(-1, *given.shape[-2:]))
+
+
+def _taken(stream: np.ndarray, coordinates: list[int]) -> np.ndarray:
+    return stream[..., coordinates[0]] if len(coordinates) == 1 else stream[..., coordinates]
+
+
+class Pattern(NamedTuple):
+    """Attention weights of one layer: of query t on token s, and on the whole constant past before the array.
+
+    For softmax weights[…, h, t, :].sum() + past[…, h, t] is 1, or 0 where a head sees nothing (a log head in a finite window at its first
+    token). Other kinds are not normalised.
+    """
+
+    weights: np.ndarray  # (…, H, N, N)
+    past: np.ndarray  # (…, H, N)
+
+
+MAX_PATTERNS = 1 << 25
+"""Attention weights that `patterns` returns, in all: 256 MB."""
+
+
+def patterns(network: Transformer, tokens: Any) -> list[Pattern]:
+    """The attention weights of every layer for tokens (…, N, d), normalised as the layer's kind says.
+
+    Layers whose weights read positions only return the same ones for every sequence, as a read-only view.
+    """
+    batch, flat = _sequences(network, tokens)
+    length = flat.shape[1]
+    heads = sum(len(layer.attention.rpe) for layer in network.layers)
+    if heads * len(flat) * length**2 > MAX_PATTERNS:
+        raise Refusal(
+            f"{heads} heads on {len(flat)} sequences of {length} tokens have more than {MAX_PATTERNS} attention weights; "
+            "give fewer or shorter sequences"
+        )
+    found = _patterns(network, flat.astype(np.float64))
+    return [Pattern(_spread(weights, 3, batch), _spread(past, 2, batch)) for weights, past in found]
+
+
+def _spread(part: np.ndarray, axes: int, batch: tuple[int, ...]) -> np.ndarray:
+    """The same for every sequence, if the array has only its own axes."""
+    return np.broadcast_to(part, batch + part.shape) if part.ndim == axes else part.reshape(batch + part.shape[1:])
+
+
+def _patterns(network: Transformer, tokens: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """From the exact stream where exact weights may cancel in float64; dp-free layers do not read the stream at all.
+
+    Keys of layers with lag slots read only what is the same at every position: any token's serve for the past.
+    """
+    if is_fused(network):
+        inputs = [np.zeros((tokens.shape[1], network.embedding.shape[0]))] * len(network.layers)
+    elif network.dtype == "exact" and any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
+        lagged_layers(network)  # refuses keys that read anything else
+        inputs = [np.nan_to_num(x) for x in _inputs(network, tokens, len(network.layers))]
+    else:
+        return patterns_of(as_float64(network), tokens)
+    scoring = [_without_values(layer.attention) for layer in network.layers]
+    with with_x64("float64"):
+        pasts = [x.reshape(-1, x.shape[-1])[0] for x in inputs]
+        return [pattern(a, jnp.asarray(x), jnp.asarray(past)) for a, x, past in zip(scoring, inputs, pasts, strict=True)]
+
+
+def _without_values(attention: Attention) -> Attention:
+    """An exact layer's scores in float64; its values may be out of range there."""
+    heads, _, width = attention.value.shape
+    return replace(
+        attention,
+        decay=_floats(attention.decay),
+        value=np.zeros((heads, 0, width)),
+        output=np.zeros((heads, width, 0)),
+        query=_floats(attention.query),
+        key=_floats(attention.key),
+        pointer=_floats(attention.pointer),
+        table=None if attention.table is None else _floats(attention.table),
+    )

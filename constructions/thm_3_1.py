@@ -11,22 +11,24 @@ Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import Refusal
+from analyzer.errors import OptionValue, Refusal, Remedy, finer, larger_error
 from analyzer.exact import upper, working_precision
-from analyzer.extraction import LayerRpe, Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.families import Fixed, Kernel
 from analyzer.kernels import l1_norm
-from analyzer.targets import FixedMemory, KernelMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
+from analyzer.target import LayerTarget
+from analyzer.targets import FixedMemory
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes, deeper, exactly
 from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.balanced import balanced_bank, fitted_error, weight_sums
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fused import fuse
 from constructions.mixed_bank import mixed_minimal
 from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
@@ -38,43 +40,17 @@ MAX_SLOPE = 1e12
 """Steeper read-outs would need extraction errors near the least one offered."""
 
 
-Layered = TypeVar("Layered", FixedMemory, KernelMemory)
-
-
-@dataclass(frozen=True)
-class Construction(Generic[Layered]):
-    """A network built for a target, and what it was built from."""
-
-    target: Layered
-    bank: str
-    ffn: str
-    network: Transformer
-    seed: int
-    draws: int
-
-
-def slots(target: FixedMemory | KernelMemory) -> dict[str, range]:
-    """Named blocks of the residual stream."""
+def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream; they follow from the target, whatever the network."""
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
 
-def build(
-    target: FixedMemory,
-    *,
-    rpe: LayerRpe = "lin",
-    bank: str = "minimal",
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-    share: bool = False,
-) -> Construction[FixedMemory]:
+def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    check_layer(target, rpe, bank, heads, dtype, error)
-    check_sizes(target, rpe, bank, heads, error, width)
-    budget = DEFAULT_ERROR if error is None else error
+    options = Fixed.of(options, keywords)
+    check_layer(target, options.rpe, options.bank, options.heads, options.dtype, options.error)
+    check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)
     box = box_of(target, [arb(cap)] * len(target.lags))
@@ -82,39 +58,33 @@ def build(
     if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
-    head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
-    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
-    return Construction(target, bank, ffn, network, seed, draws)
+    head_banks = _banks(target, options, lipschitz, attention_error, cap)
+    check_taps(head_banks, options.dtype, *deeper(target, options.rpe, options.heads), *exactly(target, options.bank))
+    network, draws = with_readout(target, head_banks, options, budget / 2, box)
+    return Construction(target, options, network, draws)
 
 
 def with_readout(
-    target: FixedMemory | KernelMemory,
-    head_banks: list[HeadBank],
-    ffn: str,
-    width: int | None,
-    error: float,
-    dtype: str,
-    seed: int,
-    box: list[arb],
+    target: LayerTarget, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
 ) -> tuple[Transformer, int]:
     """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
     network = assemble(target, head_banks, placeholder(target))
-    radii = box_of(target, _delivered(target, network, head_banks, dtype)) if target.readout.ridges else box
-    neurons, draws = feedforward.read_out_neurons(ffn, target.readout, radii, width, error, seed)
-    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), dtype), draws
+    radii = box_of(target, _delivered(target, network, head_banks, options.dtype)) if target.readout.ridges else box
+    neurons, draws = feedforward.read_out_neurons(options.ffn, target.readout, radii, options.width, error, options.seed)
+    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), options.dtype), draws
 
 
-def box_of(target: FixedMemory | KernelMemory, errors: Sequence[arb]) -> list[arb]:
+def box_of(target: LayerTarget, errors: Sequence[arb]) -> list[arb]:
     """Radii of the box of (x0, memories): what they can be, and e_k more for memory k."""
     slack = [arb(0)] * target.dim + [e for e in errors for _ in range(target.dim)]
     return [r + e for r, e in zip(target.radii(), slack, strict=True)]
 
 
-def placeholder(target: FixedMemory | KernelMemory) -> FeedForward:
+def placeholder(target: LayerTarget) -> FeedForward:
     return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
 
 
-def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+def _delivered(target: LayerTarget, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
     """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
     layer = fuse(network)
     heads = sum(b.heads for b in head_banks)
@@ -132,7 +102,7 @@ def _delivered(target: FixedMemory | KernelMemory, network: Transformer, head_ba
     return errors
 
 
-def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -> fmpq:
+def rounding_price(target: LayerTarget, heads: int, dtype: str) -> fmpq:
     """What a unit of weight costs in rounding: u times the operations between a token and its memory.
 
     Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
@@ -141,18 +111,8 @@ def rounding_price(target: FixedMemory | KernelMemory, heads: int, dtype: str) -
     return UNIT[dtype] * (4 + (target.dim + 1) + target.readout.coordinates + 5 + heads * target.dim + 1)
 
 
-def _banks(
-    target: FixedMemory,
-    rpe: LayerRpe,
-    bank: str,
-    heads: int | None,
-    lipschitz: list[arb],
-    attention_error: float,
-    cap: float,
-    dtype: str,
-    share: bool,
-) -> list[HeadBank]:
-    lags = target.lags
+def _banks(target: FixedMemory, options: Fixed, lipschitz: list[arb], attention_error: float, cap: float) -> list[HeadBank]:
+    lags, rpe, bank, heads, dtype, share = target.lags, options.rpe, options.bank, options.heads, options.dtype, options.share
     if rpe == "mixed":
         return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
     if bank == "balanced":
@@ -173,14 +133,32 @@ def _banks(
         steepest = max(1.0, *(upper(lip) for lip in lipschitz), 0.0)
         bound = solve_heads(rpe, lags, min(cap, attention_error / steepest), bank, None, share)
         if bound.total_heads > MAX_HEADS:
+            per = steepest * (2 if target.readout.ridges else 1)
+            reached = upper(attention_bound(rpe, lags, FEW, bank, None, share).total) if 3 * len(lags) <= FEW else math.inf
+            minimal: dict[str, OptionValue] = {"bank": "minimal"} | ({"share": False} if share else {})
             raise Refusal(
-                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build; "
-                f"use --bank minimal ({lags[-1]} heads), a larger --error, or --heads"
+                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build",
+                minimal,
+                *(larger_error(reached * per) if reached <= 1 else ()),
             )
     tunings = [t if dtype == "exact" else representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
     if share:
         return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
     return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
+
+
+FEW = 512
+"""Heads of an interpolation bank that are built in a second: larger errors are proposed for so many."""
+
+
+def check_taps(head_banks: list[HeadBank], dtype: str, *remedies: Remedy) -> None:
+    """Refuse log heads that fall so slowly that a float network runs them by FFT, whose rounding is not certified."""
+    slowest = min((p for bank in head_banks if bank.rpe == "log" for p in bank.decays), default=None)
+    if dtype != "exact" and slowest is not None and tap_count(slowest, dtype) > fast.MAX_TAPS:
+        reason = (
+            f"a log head with decay {float(arb(slowest)):.3g} falls so slowly that {dtype} runs it by FFT, whose rounding is not certified"
+        )
+        raise Refusal(reason, *remedies)
 
 
 def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
@@ -217,31 +195,56 @@ MAX_FLOAT_HEADS = 27
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    way_out = (
-        f"use --dtype exact{', more bits (--dtype float64)' if dtype == 'float32' else ''}, layers (--depth auto), or a larger --error"
-    )
+    ways = [*deeper(target, rpe, None if count == lags[-1] else count), *finer(dtype)]
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(
             f"{dtype} cannot hold lag {count} at error {error:g}: the minimal bank's weights add up to at least 2^{2 * count - 1}, so "
-            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}; {way_out}"
+            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}",
+            *_more_heads(target, rpe, count, dtype, error),
+            *ways,
         )
     if count > MAX_FLOAT_HEADS:
-        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS}); {way_out}")
-    bank = bank_of.budgeted_minimal(rpe, lags, count, rounding_price(target, count, dtype), MANTISSA[dtype])
+        fewer: list[Remedy] = [{"heads": None}] if lags[-1] < count else []
+        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS})", *fewer, *ways)
+    price = rounding_price(target, count, dtype)
+    bank = bank_of.budgeted_minimal(rpe, lags, count, price, MANTISSA[dtype])
     with working_precision(256):
         promised = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
         size = bank_of.weight_sum(bank)
         if upper(promised + arb(unit) * size) > error:
+            enough = upper(promised + arb(price) * size) * (2 if target.readout.ridges else 1)
             raise Refusal(
                 f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
                 f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs "
-                f"{upper(arb(unit) * size):.3g} to store; {way_out}"
+                f"{upper(arb(unit) * size):.3g} to store",
+                *_more_heads(target, rpe, count, dtype, error),
+                *ways,
+                *(larger_error(enough) if enough < 1 else ()),
             )
     return bank
 
 
-def assemble(target: FixedMemory | KernelMemory, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+def larger_sizes(lag: int) -> list[int]:
+    """Numbers of heads that are tried for a lag when as many heads as the lag do not do: zeros beyond the lag are worth their weights."""
+    return sorted({lag + 2, lag + 4, 2 * lag + 2, 2 * lag + 6})
+
+
+def _more_heads(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> list[Remedy]:
+    """The first larger minimal bank whose extraction error and price of rounding stay below the error, with what rounding adds to spare."""
+    for heads in larger_sizes(target.lags[-1]):
+        if count < heads <= MAX_FLOAT_HEADS:
+            price = rounding_price(target, heads, dtype)
+            bank = bank_of.budgeted_minimal(rpe, target.lags, heads, price, MANTISSA[dtype])
+            slow = rpe == "log" and tap_count(min(bank.decays), dtype) > fast.MAX_TAPS
+            with working_precision(256):
+                cost = sum((minimal_bound(rpe, lag, bank.decays) for lag in target.lags), arb(0)) + arb(price) * bank_of.weight_sum(bank)
+            if not slow and upper(cost) <= error / 2:
+                return [{"heads": heads}]
+    return []
+
+
+def assemble(target: LayerTarget, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
     """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
     d, blocks = target.dim, slots(target)
     width = target.readout.coordinates
@@ -280,7 +283,7 @@ def round_network(network: Transformer, dtype: str) -> Transformer:
         arrays = {"output": layer.attention.output, "embedding": network.embedding, "feed-forward": layer.feedforward.outer}
         for name, array in arrays.items():
             if not np.isfinite(to_float(array, dtype)).all():
-                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}; use --dtype exact or --bank minimal")
+                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}", {"dtype": "exact"})
         if not (to_float(layer.attention.decay, dtype) >= float(arb(SMALLEST[dtype]))).all():
-            raise Refusal(f"a decay is below the least normal {dtype}; use --dtype exact")
+            raise Refusal(f"a decay is below the least normal {dtype}", {"dtype": "exact"})
     return network.map(lambda a: to_float(a, dtype))

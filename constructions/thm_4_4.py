@@ -12,28 +12,32 @@ Residual stream of width D = (M+1)(d+1): x_t, the memories, one lag slot per mem
 The inner FFNs are exact encodings or Barron samples followed by rounding, or relu staircases without (`constructions.lag_encoding`).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, Remedy, finer, larger_error
 from analyzer.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
+from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive
 from analyzer.feedforward import plan_feedforward
 from analyzer.kernels import l1_norm
 from analyzer.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_ball, slot_form
 from analyzer.relu_error import Neuron, local_range
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, extraction_budget
+from analyzer.theorems.thm_3_1 import extraction_budget
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions import feedforward
+from constructions.construction import Construction
 from constructions.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.lagged import MAX_TABLE, lagged_layers
 from constructions.precision import MANTISSA
-from constructions.thm_3_1 import BOX_SHARE, MAX_SLOPE, round_network
+from constructions.thm_3_1 import BOX_SHARE, FEW, MAX_SLOPE, round_network
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 
 MARGIN_SHARE = 4
@@ -74,52 +78,36 @@ def slots_of(target: AdaptiveMemory) -> Slots:
     return Slots(len(target.memories), target.dim)
 
 
-@dataclass(frozen=True)
-class Construction:
-    """A network built for an adaptive target, and what it was built from."""
-
-    target: AdaptiveMemory
-    attention: str
-    bank: str
-    encode: str
-    rounding: str
-    deep: bool
-    ffn: str
-    network: Transformer
-    seed: int
-    draws: dict[str, int]
-    """Barron samples that each lag, and the read-out, took until one was certified; 0 where nothing is sampled."""
+def slots(target: AdaptiveMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, the memories, `lag` and a memory's name, `constant`; they follow from the target."""
+    layout = slots_of(target)
+    blocks = {name: layout.block(k) for k, name in enumerate(("x0", *target.names))}
+    lags = {f"lag {name}": range(layout.lag(k), layout.lag(k) + 1) for k, name in enumerate(target.names)}
+    return {"constant": range(layout.constant, layout.width)} | lags | blocks  # a memory may be called constant
 
 
-def build(
-    target: AdaptiveMemory,
-    *,
-    rpe: Rpe = "lin",
-    attention: str = "dp",
-    bank: str = "minimal",
-    encode_by: str = "exact",
-    rounding: str = "ideal",
-    deep: bool = False,
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-) -> Construction:
+def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: Any) -> Construction:
     """Build the network for a total error (half of it for a curved read-out), or with paper/tuned banks of `heads` heads per layer.
 
     `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
     """
-    check_options(target, rpe, attention, bank, encode_by, rounding, width, dtype)
-    check_sizes(target, rpe, bank, heads, error)
+    options = Adaptive.of(options, keywords)
+    rpe, attention, bank, rounding, dtype = options.rpe, options.attention, options.bank, options.rounding, options.dtype
+    check_options(target, options)
+    check_sizes(target, options)
     form = slot_form(rpe, attention)
     encodings = [encode(target, k) for k in range(len(target.memories))]
-    schedule = target.schedule(deep)
-    budget = DEFAULT_ERROR if error is None else error
+    schedule = target.schedule(options.deep)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
-    allowed = _extraction_errors(target, encodings, form, rounding, budget / 2 if curved else budget, min(1.0, budget))
-    banks = _banks(target, rpe, bank, schedule, heads, allowed) if dtype == "exact" else _float_banks(target, rpe, schedule, allowed, dtype)
+
+    def allowed(total: float) -> list[float]:
+        return _extraction_errors(target, encodings, form, rounding, total / 2 if curved else total, min(1.0, total))
+
+    if dtype == "exact":
+        banks = _banks(target, rpe, bank, schedule, options.heads, allowed(budget), options.deep)
+    else:
+        banks = _float_banks(target, rpe, schedule, allowed, budget, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
     delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
@@ -127,26 +115,16 @@ def build(
         price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
         delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
     bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
-    lag_neurons, draws = _lag_neurons(target, encodings, form, bits, encode_by, rounding, width, seed, delivered)
+    lag_neurons, draws = _lag_neurons(target, encodings, form, bits, options, delivered)
     radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
-    plan = plan_feedforward(ffn, target.readout, radii, None, budget / 2)
-    if ffn == "spline":
+    plan = plan_feedforward(options.ffn, target.readout, radii, None, budget / 2)
+    if options.ffn == "spline":
         readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
     else:
-        readout, readout_draws = feedforward.barron(target.readout, plan, radii, seed)
-    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, encode_by == "exact")
-    return Construction(
-        target,
-        attention,
-        bank,
-        encode_by,
-        rounding,
-        deep,
-        ffn,
-        round_network(network, dtype),
-        seed,
-        {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws},
-    )
+        readout, readout_draws = feedforward.barron(target.readout, plan, radii, options.seed)
+    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, options.encode == "exact")
+    sampled = {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws}
+    return Construction(target, options, round_network(network, dtype), sampled)
 
 
 def _extraction_errors(
@@ -173,7 +151,7 @@ def _extraction_errors(
 
 
 def _banks(
-    target: AdaptiveMemory, rpe: Rpe, bank: str, schedule: Sequence[Sequence[int]], heads: int | None, allowed: list[float]
+    target: AdaptiveMemory, rpe: Rpe, bank: str, schedule: Sequence[Sequence[int]], heads: int | None, allowed: list[float], deep: bool
 ) -> list[LagBank]:
     lags = [target.occurring(k) for k in range(len(target.memories))]
     if bank == "minimal":
@@ -186,10 +164,9 @@ def _banks(
         else:
             split = tuple(solve_heads(rpe, (lag,), allowed[k], bank).total_heads for k, lag in zip(group, longest, strict=True))
         if sum(split) > MAX_HEADS:
-            raise Refusal(
-                f"the {bank} bank's bound asks for {sum(split)} heads in one layer, {MAX_HEADS} is the most that we build; "
-                "use --bank minimal, a larger --error, --layers deep, or --heads"
-            )
+            ways: list[Remedy] = [{"layers": "deep"}] if not deep and max(split) <= FEW else []
+            reason = f"the {bank} bank's bound asks for {sum(split)} heads in one layer, {MAX_HEADS} is the most that we build"
+            raise Refusal(reason, {"bank": "minimal"}, *ways)
         for k, count in zip(group, split, strict=True):
             result[k] = interpolation_lag_bank(rpe, lags[k], count, choose_tuning(bank, rpe, max(lags[k])))
     return [result[k] for k in range(len(lags))]
@@ -203,25 +180,37 @@ def _price(target: AdaptiveMemory, heads: int, dtype: str) -> fmpq:
     return UNIT[dtype] * (10 + heads * target.dim)
 
 
-def _float_banks(target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: list[float], dtype: str) -> list[LagBank]:
+DOUBLINGS = 8
+"""Times that the error is doubled in search of one that the banks of a float type reach."""
+
+
+def _float_banks(
+    target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: Callable[[float], list[float]], error: float, dtype: str
+) -> list[LagBank]:
     """The best minimal banks for a float type, refused when storing their weights alone costs more than the error."""
     lags = [target.occurring(k) for k in range(len(target.memories))]
     heads = max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in schedule)
-    result = []
     for k, name in enumerate(target.names):
         if max(lags[k]) > MAX_TABLE:
-            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}; use --dtype exact")
-        bank = budgeted_minimal(rpe, lags[k], _price(target, heads, dtype), MANTISSA[dtype])
-        with working_precision(256):
-            promised, stored = adaptive_minimal_bound(rpe, lags[k], bank.decays), arb(UNIT[dtype]) * weight_mass(bank)
-        if not upper(promised + stored) <= allowed[k]:
-            finer = "use --dtype exact, more bits (--dtype float64)" if dtype == "float32" else "use --dtype exact"
+            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}", {"dtype": "exact"})
+    price = _price(target, heads, dtype)
+    banks = [budgeted_minimal(rpe, found, price, MANTISSA[dtype]) for found in lags]
+    with working_precision(256):
+        promised = [adaptive_minimal_bound(rpe, found, bank.decays) for found, bank in zip(lags, banks, strict=True)]
+        stored = [arb(UNIT[dtype]) * weight_mass(bank) for bank in banks]
+        rounded = [upper(e + arb(price) * weight_mass(bank)) for e, bank in zip(promised, banks, strict=True)]
+    shares = allowed(error)
+    for k, name in enumerate(target.names):
+        if not upper(promised[k] + stored[k]) <= shares[k]:
+            doubled = (error * 2**j for j in range(1, DOUBLINGS))
+            enough = next((e for e in doubled if all(a <= b for a, b in zip(rounded, allowed(e), strict=True))), math.inf)
             raise Refusal(
-                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {allowed[k]:.3g}, its share: the best minimal {rpe} bank has "
-                f"extraction error {upper(promised):.3g} and its weights cost {upper(stored):.3g} to store; {finer}, or a larger --error"
+                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {shares[k]:.3g}, its share: the best minimal {rpe} bank has "
+                f"extraction error {upper(promised[k]):.3g} and its weights cost {upper(stored[k]):.3g} to store",
+                *finer(dtype),
+                *(larger_error(enough) if enough <= 1 else ()),
             )
-        result.append(bank)
-    return result
+    return banks
 
 
 def _promised(bank: str, heads: LagBank) -> arb:
@@ -272,22 +261,19 @@ def _lag_neurons(
     encodings: list[LagEncoding],
     form: Form,
     bits: int,
-    encode_by: str,
-    rounding: str,
-    width: int | None,
-    seed: int,
+    options: Adaptive,
     delivered: list[arb],
 ) -> tuple[list[list[Neuron]], list[int]]:
     """The neurons of every lag, and how many samples each took."""
     neurons, draws = [], []
     for encoding in encodings:
         values = encoding.values(form, bits)
-        if rounding == "relu":
+        if options.rounding == "relu":
             chosen, took = staircase(encoding, values), 0
-        elif encode_by == "exact":
+        elif options.encode == "exact":
             chosen, took = exact_encoding(encoding, values), 0
         else:
-            chosen, took = _certified_sample(target, encoding, form, width, seed, delivered)
+            chosen, took = _certified_sample(target, encoding, form, options.width, options.seed, delivered)
         neurons.append(chosen)
         draws.append(took)
     return neurons, draws
@@ -316,9 +302,7 @@ def _certified_sample(
                 return sample, took
         count *= 2
     name = target.names[encoding.memory]
-    raise Refusal(
-        f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin; use --encode exact or another --seed"
-    )
+    raise Refusal(f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin", {"encode": "exact"})
 
 
 def parent_points(target: AdaptiveMemory, memory: int) -> list[tuple[list[fmpq], int]]:

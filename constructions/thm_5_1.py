@@ -9,57 +9,63 @@ Heads are split evenly, as in the theorem; fitted banks for kernels that are the
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.exact import nearest, upper
 from analyzer.extraction import Rpe
+from analyzer.families import DEFAULT_ERROR, Kernel
 from analyzer.targets import KernelMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
+from constructions import thm_3_1
 from constructions.banks import HeadBank
+from constructions.construction import Construction
 from constructions.fast import MAX_TAPS
 from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
 from constructions.precision import MANTISSA, tap_count
-from constructions.thm_3_1 import MAX_SLOPE, Construction, box_of, representable, rounding_price, with_readout
+from constructions.thm_3_1 import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
+from constructions.transformer import Transformer
 
 
-def build(
-    target: KernelMemory,
-    *,
-    rpe: Rpe = "lin",
-    bank: str = "fitted",
-    heads: int | None = None,
-    error: float | None = None,
-    ffn: str = "spline",
-    width: int | None = None,
-    dtype: str = "exact",
-    seed: int = 0,
-) -> Construction[KernelMemory]:
+def slots(target: KernelMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, then `k1` … `kM`."""
+    return thm_3_1.slots(target, network)
+
+
+def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 5.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
-    check_sizes(target, rpe, bank, heads, error, width)
-    budget = DEFAULT_ERROR if error is None else error
+    options = Kernel.of(options, keywords)
+    rpe, bank, heads, dtype = options.rpe, options.bank, options.heads, options.dtype
+    check_sizes(target, rpe, bank, heads, options.error, options.width)
+    budget = DEFAULT_ERROR if options.error is None else options.error
     box = box_of(target, [arb(min(1.0, budget))] * len(target.kernels))
     lipschitz = [upper(lip) for lip in target.readout.lipschitz(box)[1:]]
     if not all(lip < MAX_SLOPE for lip in lipschitz):
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if target.readout.ridges else budget
     if bank == "fitted":
-        head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype)
+        head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype, budget / attention_error)
     else:
         head_banks = _interpolated(target, rpe, bank, heads, lipschitz, attention_error, dtype)
-    network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
-    return Construction(target, bank, ffn, network, seed, draws)
+        check_taps(head_banks, dtype, {"bank": "fitted"}, {"dtype": "exact"})
+    network, draws = with_readout(target, head_banks, options, budget / 2, box)
+    return Construction(target, options, network, draws)
 
 
-def _fitted(target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str) -> list[HeadBank]:
-    """One fitted bank per kernel; floats pay for their weights."""
+def _fitted(
+    target: KernelMemory, rpe: Rpe, heads: int | None, lipschitz: Sequence[float], error: float, dtype: str, per: float
+) -> list[HeadBank]:
+    """One fitted bank per kernel; floats pay for their weights. `per` is the total error per error of the attention."""
     arithmetic = EXACT if dtype == "exact" else _arithmetic(target, rpe, heads or MAX_FITTED, dtype)
     kernels = target.parsed
     if heads is None:
         shares = [0.9 * error / (len(kernels) * max(lip, 1e-300)) for lip in lipschitz]
-        return [bank_for_error(rpe, kernel, k, share, arithmetic) for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)]
+        return [
+            bank_for_error(rpe, kernel, k, share, arithmetic, per * error / share)
+            for k, (kernel, share) in enumerate(zip(kernels, shares, strict=True), 1)
+        ]
     exact = [exact_bank(rpe, kernel, k) for k, kernel in enumerate(kernels, start=1)]
     sizes = _sizes(heads, [None if found is None or dtype != "exact" else found.heads for found in exact])
     return [fitted_bank(rpe, kernel, k, size, arithmetic) for k, (kernel, size) in enumerate(zip(kernels, sizes, strict=True), 1)]
@@ -92,8 +98,8 @@ def _interpolated(
         bound = solve_heads(rpe, target.parsed, error / max(1.0, *lipschitz, 0.0), bank)
         if sum(bound.heads) > MAX_HEADS:
             raise Refusal(
-                f"the {bank} bank's bound asks for {sum(bound.heads)} heads at this error, {MAX_HEADS} is the most that we build; "
-                "use --bank fitted, a larger --error, or --heads"
+                f"the {bank} bank's bound asks for {sum(bound.heads)} heads at this error, {MAX_HEADS} is the most that we build",
+                {"bank": "fitted"},
             )
     banks = []
     for k, (kernel, count, tuning) in enumerate(zip(target.parsed, bound.heads, bound.tunings, strict=True), start=1):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analyzer.adaptive import AdaptiveMemory, Memory, adaptive_from_dict
 from analyzer.errors import InputError
-from analyzer.targets import adaptive_target, fixed_target, read_toml, target_from_dict
+from analyzer.targets import FixedMemory, read_toml, target_from_dict, target_of_kind
 
 SIGNS = [[-1], [1]]
 
@@ -65,7 +65,7 @@ def test_description_round_trips() -> None:
     for path in sorted((Path(__file__).parent.parent / "examples").glob("*.toml")):
         found = target_from_dict(read_toml(path), path.name)
         assert target_from_dict(found.describe(), "card") == found
-    decimals = adaptive_target(read_toml(Path(__file__).parent.parent / "examples" / "pointer.toml"), "pointer")
+    decimals = target_of_kind(read_toml(Path(__file__).parent.parent / "examples" / "pointer.toml"), "pointer", AdaptiveMemory)
     assert decimals.alphabet[0] == (fmpq(1, 4),)
 
 
@@ -147,9 +147,9 @@ def test_enormous_numbers_in_a_file(tmp_path: Path) -> None:
 def test_kinds_are_told_apart() -> None:
     fixed = {"kind": "fixed", "lags": [1]}
     with pytest.raises(InputError, match="build fixed takes it"):
-        adaptive_target(fixed, "test")
+        target_of_kind(fixed, "test", AdaptiveMemory)
     with pytest.raises(InputError, match="build adaptive takes it"):
-        fixed_target({"kind": "adaptive", "alphabet": SIGNS, "memory": [{"name": "m", "lag": "1"}]}, "test")
+        target_of_kind({"kind": "adaptive", "alphabet": SIGNS, "memory": [{"name": "m", "lag": "1"}]}, "test", FixedMemory)
     with pytest.raises(InputError, match="kind is 'None'"):
         target_from_dict([], "test")
 

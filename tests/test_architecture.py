@@ -39,6 +39,67 @@ def test_analyzer_never_imports_jax() -> None:
         assert "jax" not in _imports(file), file
 
 
+OWN_MODULES = {"target.py", "targets.py", "adaptive.py", "couplings.py"}
+KINDS = {"fixed", "adaptive", "kernel", "coupling"}
+CLASSES = {"FixedMemory", "AdaptiveMemory", "KernelMemory", "CouplingTarget", "Target", "MemoryTarget", "LayerTarget"}
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Names and attributes in an expression."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+def _texts(node: ast.AST) -> set[Any]:
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+def told_apart(tree: ast.AST) -> list[str]:
+    """Where a file asks which kind a target is: isinstance, classes compared or matched, names of kinds compared or matched."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names(classes) & CLASSES:
+                found.append(f"{node.lineno}: isinstance")
+            case ast.MatchClass(cls=cls) if _names(cls) & CLASSES:
+                found.append(f"{node.lineno}: case of a class")
+            case ast.MatchValue(value=value) if _texts(value) & KINDS:
+                found.append(f"{node.lineno}: case of a kind")
+            case ast.Compare(left=left, comparators=rest):
+                sides = [left, *rest]
+                plain = {side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)}
+                listed = [side for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set)]
+                texts = plain.union(*(_texts(side) for side in listed))
+                classes_named = {side.id for side in sides if isinstance(side, ast.Name)}.union(*(_names(side) for side in listed))
+                if texts & KINDS or classes_named & CLASSES:
+                    found.append(f"{node.lineno}: comparison")
+    return found
+
+
+def test_only_targets_know_their_kinds() -> None:
+    files = [ROOT / "cli.py", *(file for room in LAYERS[:-1] for file in sorted((ROOT / room).rglob("*.py")))]
+    own = {ROOT / "analyzer" / name for name in OWN_MODULES}
+    assert own < set(files)
+    assert {str(file): found for file in set(files) - own if (found := told_apart(ast.parse(file.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "isinstance(target, FixedMemory | KernelMemory)",
+        "isinstance(target, (targets.FixedMemory, int))",
+        "type(target) is AdaptiveMemory",
+        "target.describe()['kind'] == 'coupling'",
+        "target.kind in ('fixed', 'kernel')",
+        "match target:\n    case CouplingTarget():\n        pass",
+        "match target.kind:\n    case 'fixed' | 'other':\n        pass",
+    ],
+)
+def test_the_search_for_kinds_finds_them(line: str) -> None:
+    assert told_apart(ast.parse(line))
+    assert not told_apart(ast.parse("isinstance(a, Coupling)\nkind == 'lin'\ntarget.as_layer_target is None"))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["bound", "--help"], ["bound", "thm-3.1", "--lags", "4", "--heads", "256"], ["theorems", "thm-3.1", "--graph"]],

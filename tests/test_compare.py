@@ -12,10 +12,11 @@ import pytest
 from flint import fmpq
 
 import cli
-from analyzer.couplings import coupling_target
+from analyzer.adaptive import AdaptiveMemory
+from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
-from analyzer.targets import FixedMemory, KernelMemory, adaptive_target, read_toml
-from constructions import learning, reference, target_values
+from analyzer.targets import FixedMemory, KernelMemory, read_toml, target_of_kind
+from constructions import learning, reference
 from constructions.bundle import Bundle, load, write
 from constructions.card import read_files
 from constructions.fast import forward
@@ -224,9 +225,9 @@ def test_targets_must_agree_or_be_given(run: Any, places: dict[str, Path], tmp_p
     assert right["certificate"]["certified"] <= 0.1 < 1 < wrong["certificate"]["witness"] <= wrong["certificate"]["certified"]
     dims = run("compare", places["exact"], places["plane"], "--target", tmp_path / "t.toml")
     assert dims.code == 2 and "dimension 2" in dims.err and dims.err.count("\n") == 1
-    assert compare.certificate(bundle(places["nested"]), adaptive_target(read_toml(EXAMPLES / "pointer.toml"), ""), 0)["reason"].endswith(
-        "the card's theorem speaks of another target"
-    )
+    pointer = target_of_kind(read_toml(EXAMPLES / "pointer.toml"), "", AdaptiveMemory)
+    reason = compare.certificate(bundle(places["nested"]), pointer, 0)["reason"]
+    assert reason.endswith("the card's theorem speaks of another target")
 
 
 def test_a_witness_that_is_not_made_of_letters_is_not_shown(places: dict[str, Path]) -> None:
@@ -312,8 +313,8 @@ def test_exact_kernels_and_streams_are_those_of_floats(layers: int) -> None:
 def test_cancelling_weights_are_refused_not_differentiated(places: dict[str, Path], tmp_path: Path) -> None:
     build("build", "adaptive", "--target", EXAMPLES / "pointer.toml", "--bank", "tuned", "--heads", 24, "--out", tmp_path / "p", "--json")
     huge = bundle(tmp_path / "p").network
-    target = adaptive_target(read_toml(EXAMPLES / "pointer.toml"), "")
-    tokens = target_values.draw(target, np.random.default_rng(0), (6, 12))
+    target = target_of_kind(read_toml(EXAMPLES / "pointer.toml"), "", AdaptiveMemory)
+    tokens = target.draw(np.random.default_rng(0), (6, 12))
     with pytest.raises(Refusal, match="cancel in float64"):
         network_kernel(huge, tokens)
     assert [x.shape for x in attended(huge, tokens, 4)] == [(6, 8, 4)] * 2
@@ -329,12 +330,12 @@ def test_target_kernels_by_hand() -> None:
     fading = target_kernel(KernelMemory(("exp(-s/5)", "exp(-s)"), 1, "2*k1 - k2"), tokens)[0]
     s = np.arange(8)
     np.testing.assert_allclose(fading, 2 * np.exp(-s / 5) - np.exp(-s), rtol=1e-12)
-    pointer = adaptive_target(read_toml(EXAMPLES / "pointer.toml"), "")
-    letters = target_values.draw(pointer, rng, (50, 8))
+    pointer = target_of_kind(read_toml(EXAMPLES / "pointer.toml"), "", AdaptiveMemory)
+    letters = pointer.draw(rng, (50, 8))
     counts = np.bincount((4 * letters[:, -1, 0]).astype(int), minlength=8) / 50
     np.testing.assert_allclose(target_kernel(pointer, letters)[0], counts, atol=1e-14)
     with pytest.raises(Refusal):
-        target_kernel(coupling_target(COUPLING, ""), tokens)
+        target_kernel(target_of_kind(COUPLING, "", CouplingTarget), tokens)
 
 
 def test_lengths_follow_the_slowest_head() -> None:
@@ -353,7 +354,7 @@ def test_lengths_follow_the_slowest_head() -> None:
     assert compare.derived_length(kernel, [slow(50)]) == 35
     two = replace(network, layers=slow(math.log(2) / 3.94).layers * 2)
     assert compare.derived_length(LAG_2, [two]) == 2 + 79
-    assert compare.derived_length(coupling_target(COUPLING, ""), [network]) == 7
+    assert compare.derived_length(target_of_kind(COUPLING, "", CouplingTarget), [network]) == 7
 
 
 def test_strange_origins_are_refused() -> None:

@@ -62,7 +62,7 @@ def test_blocks_of_queries_change_nothing(rpe: str, window: str, first: int) -> 
     x, past = rng.uniform(-1, 1, (2, length, 3)), rng.uniform(-1, 1, 3)
     with with_x64("float64"):
         attention = network.layers[0].attention
-        blocks, blocks_past = reference.attend(attention, jnp.asarray(x), jnp.asarray(past), first)
+        blocks, blocks_past = reference._attend(attention, jnp.asarray(x), jnp.asarray(past), first, reference.BLOCKS)
         whole, whole_past = reference._attend(attention, jnp.asarray(x), jnp.asarray(past), first)
     np.testing.assert_allclose(blocks, whole, atol=1e-13)
     np.testing.assert_allclose(blocks_past, whole_past, atol=1e-13)

@@ -20,8 +20,9 @@ from analyzer.low_rank import averages, budget, factors, hull_knots, spectrum, u
 from analyzer.theorems.coupling_rank import best_error
 from constructions import fast, reference
 from constructions.card import read_files, write_files
+from constructions.construction import Construction
 from constructions.execute import run as evaluate
-from constructions.jl_4_2 import Construction, build
+from constructions.jl_4_2 import build
 from constructions.transformer import Transformer, to_float
 from verify.certificate import Certificate, Verdict
 from verify.jl_4_2 import coupling_error, read, verify
@@ -42,7 +43,7 @@ def target_of(name: str, length: int = 8) -> CouplingTarget:
 
 @cache
 def built(name: str, dtype: str = "exact", bank: str = "pod", rank: int | None = None) -> Construction:
-    return build(target_of(name), bank=bank, rank=rank, error=0.05, dtype=dtype)
+    return build(target_of(name), pod=bank, rank=rank, error=0.05, dtype=dtype)
 
 
 @cache
@@ -115,7 +116,7 @@ def test_the_rank_is_reached_and_needed(name: str) -> None:
 def test_softmax_needs_the_rank_modulo_functions_of_the_query() -> None:
     """(u−v)² has rank 3, but two coordinates are enough: u² is not seen."""
     target = coupling_from_dict({"length": 8, "rho": "3*(u-v)**2"}, "test")
-    plain, centred = (build(target, bank=bank, rank=2, knots=64) for bank in ("pod", "centred"))
+    plain, centred = (build(target, pod=bank, rank=2, knots=64) for bank in ("pod", "centred"))
     errors = [verify(c.network, target, c.bank, "spline") for c in (plain, centred)]
     assert errors[1].certified < 1e-3 < 0.02 < errors[0].witness
     assert spectrum(target.coupling, "pod").rank == 3 and spectrum(target.coupling, "centred").rank == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analyzer.errors import InputError
-from analyzer.theorems.rnn import Floor
+from analyzer.theorems.jl_6 import Floor
 from constructions.training import Progress
 from verify.experiments import jl_tables
 from verify.experiments.jl_tables import (

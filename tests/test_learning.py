@@ -28,7 +28,6 @@ from constructions.learning import (
 )
 from constructions.recipes import Recipe, Shape, Stop
 from constructions.reference import stream
-from constructions.target_values import draw, values
 from constructions.thm_3_1 import build
 from constructions.training import fit, resumed
 from tests.conftest import random_network
@@ -85,8 +84,8 @@ def test_every_kind_of_network_learns_the_last_token(shape):
     trained, run = train(start, TARGET, replace(RECIPE, steps=300))
     assert run.steps == 300 and run.history[-30:].mean() < 0.8 * run.history[:30].mean()
     assert trained.dtype == "float32" and jax.tree.structure(trained) == jax.tree.structure(start)
-    tokens = draw(TARGET, np.random.default_rng(7), (64, 16))
-    error = fast.forward(trained, tokens)[:, 4:] - values(TARGET, np)(tokens)[:, 4:]
+    tokens = TARGET.draw(np.random.default_rng(7), (64, 16))
+    error = fast.forward(trained, tokens)[:, 4:] - TARGET.values(np)(tokens)[:, 4:]
     assert np.mean(error**2) == pytest.approx(run.history[-30:].mean(), rel=0.35)
     np.testing.assert_array_equal(trained.bias, start.bias)  # the past stays the zero sequence
     frozen = np.array_equal(trained.layers[-1].feedforward.inner, start.layers[-1].feedforward.inner)
@@ -194,7 +193,7 @@ def test_slots_are_learnt_when_they_are_supervised():
     recipe = replace(RECIPE, steps=600, supervise=1.0)
     trained, _ = train(start, TARGET, recipe, slots=slot_values(TARGET, start))
     plain, _ = train(start, TARGET, replace(recipe, supervise=0.0))
-    tokens = draw(TARGET, np.random.default_rng(5), (32, 16)).astype("float32")
+    tokens = TARGET.draw(np.random.default_rng(5), (32, 16)).astype("float32")
 
     def miss(network) -> float:
         return float(np.mean((np.asarray(stream(network, tokens, 4)[0])[..., 1] - tokens[:, 3:-1, 0]) ** 2))

@@ -33,10 +33,10 @@ def test_the_table(run: Callable[..., Any], rpe: str) -> None:
     assert max(map(len, shown.splitlines())) <= 80 and "…" not in shown
 
 
-@pytest.mark.parametrize("encode_by", ["exact", "barron"])
-def test_both_networks_are_built(encode_by: str) -> None:
+@pytest.mark.parametrize("encode", ["exact", "barron"])
+def test_both_networks_are_built(encode: str) -> None:
     chosen = example("pair")
-    flat, deep = (certify(build(chosen, deep=deep, encode_by=encode_by)) for deep in (False, True))
+    flat, deep = (certify(build(chosen, layers=layers, encode=encode)) for layers in ("auto", "deep"))
     assert (flat.theorem, deep.theorem) == ("thm-4.1", "prop-4.5")
     assert flat.verdict is deep.verdict is Verdict.HOLDS
     assert flat.sizes["layers"] == 2 and deep.sizes["layers"] == 3 and deep.sizes["heads"] < flat.sizes["heads"]

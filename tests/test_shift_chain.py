@@ -23,10 +23,10 @@ from constructions.execute import run
 from constructions.feedforward import as_network
 from constructions.fused import linear_map, stream_kernels
 from constructions.shift_chain import (
-    Construction,
     Layout,
     Option,
     Plateaus,
+    ShiftChain,
     _assemble,
     _chain_error,
     _planned,
@@ -361,7 +361,7 @@ def test_tables() -> None:
 
 
 @cache
-def small(restored: bool) -> Construction:
+def small(restored: bool) -> ShiftChain:
     if restored:
         return build(FixedMemory((3, 8), formula="m1 - m2", alphabet=LETTERS), dtype="float32")
     return build(FixedMemory((3, 8), formula="m1 - m2"), dtype="float64", error=1e-2, depth=4)

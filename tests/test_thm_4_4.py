@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from analyzer.adaptive import AdaptiveMemory
 from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.targets import adaptive_target, read_toml
+from analyzer.targets import read_toml, target_of_kind
 from constructions import fast, reference
+from constructions.construction import Construction
 from constructions.execute import run
 from constructions.lagged import ExactRunner
-from constructions.thm_4_4 import Construction, build, slots_of
+from constructions.thm_4_4 import build, slots_of
 from constructions.transformer import FeedForward, Layer, Transformer, to_float
 from tests.test_adaptive import target
 from verify.certificate import Certificate, Verdict
@@ -29,7 +30,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def example(name: str) -> AdaptiveMemory:
-    return adaptive_target(read_toml(EXAMPLES / f"{name}.toml"), name)
+    return target_of_kind(read_toml(EXAMPLES / f"{name}.toml"), name, AdaptiveMemory)
 
 
 def certify(built: Construction) -> Certificate:
@@ -129,9 +130,9 @@ def test_gallery(name, rpe, attention) -> None:  # type: ignore[no-untyped-def]
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("nested", {"rounding": "relu"}),
     ("tree", {"rounding": "relu"}),
-    ("nested_twice", {"encode_by": "barron"}),
-    ("tree", {"deep": True}),
-    ("pair", {"deep": True, "rounding": "relu"}),
+    ("nested_twice", {"encode": "barron"}),
+    ("tree", {"layers": "deep"}),
+    ("pair", {"layers": "deep", "rounding": "relu"}),
     ("nested", {"bank": "tuned", "error": 0.3}),
     ("nested", {"bank": "paper", "heads": 96}),
     ("prop_4_2", {"bank": "paper", "heads": 32}),
@@ -146,7 +147,7 @@ def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -
     certificate = certify(built)
     assert certificate.verdict is (Verdict.VACUOUS if "heads" in options else Verdict.HOLDS), certificate.advice
     assert certificate.witness <= certificate.certified <= certificate.bound
-    if options.get("deep"):
+    if options.get("layers") == "deep":
         assert certificate.sizes["layers"] == len(chosen.memories) + 1
     if options.get("rounding") == "relu":
         assert all(not layer.feedforward.precision for layer in built.network.layers)
@@ -234,15 +235,15 @@ def test_tmx_and_dot_products_agree() -> None:
 def test_the_rounding_threshold_is_visible() -> None:
     """Too few Barron neurons put a lag wrong: violated, naming token and margin; at the theorem's width it is exact."""
     chosen = example("pair")
-    narrow = certify(build(chosen, encode_by="barron", width=4))
+    narrow = certify(build(chosen, encode="barron", width=4))
     assert narrow.verdict is Verdict.VIOLATED and narrow.certified == float("inf")
     assert "lag m1: the lag is" in narrow.advice and "at x0 = " in narrow.advice and "the margin 1/2 is missed by" in narrow.advice
     assert narrow.witness > 0.5  # the network is really wrong there
     assert all(c.holds for c in narrow.conditions)  # noise is not to blame
     theorem = max(row["width_theorem"] for row in narrow.details["memories"])
-    wide = certify(build(chosen, encode_by="barron", width=theorem))
+    wide = certify(build(chosen, encode="barron", width=theorem))
     assert wide.verdict is Verdict.HOLDS and all(row["margin"] > 0 for row in wide.details["memories"])
-    found = certify(build(chosen, encode_by="barron"))
+    found = certify(build(chosen, encode="barron"))
     assert found.verdict is Verdict.HOLDS
     assert all(4 < row["width_used"] < row["width_theorem"] for row in found.details["memories"])
 
@@ -252,7 +253,7 @@ def test_the_theorems_width_is_enough_for_nested_lags() -> None:
     chosen = example("nested_twice")
     asked = [row["width_theorem"] for row in certify(build(chosen)).details["memories"]]
     assert asked[0] < asked[1] < asked[2]
-    found = certify(build(chosen, encode_by="barron", width=asked[1]))
+    found = certify(build(chosen, encode="barron", width=asked[1]))
     assert not any(fault.startswith(("lag first", "lag second")) for fault in found.faults)
 
 
@@ -292,7 +293,7 @@ def test_float_networks(name: str, rpe: Any, attention: str, dtype: str, error: 
         ({"dtype": "float32", "rpe": "log"}, "use --attention tmx"),
         ({"dtype": "float64", "rounding": "relu"}, "not exactly an integer"),
         ({"dtype": "float64", "bank": "tuned"}, "astronomical"),
-        ({"encode_by": "barron", "rounding": "relu"}, "nothing is sampled"),
+        ({"encode": "barron", "rounding": "relu"}, "nothing is sampled"),
         ({"width": 5}, "goes with --encode barron"),
         ({"heads": 5}, "goes with --bank paper or tuned"),
         ({"bank": "paper", "error": 1e-3}, "--bank minimal"),
@@ -300,7 +301,7 @@ def test_float_networks(name: str, rpe: Any, attention: str, dtype: str, error: 
         ({"rounding": "foo"}, "rounding is 'foo'; choose from ideal, relu"),
         ({"attention": "foo"}, "attention is 'foo'"),
         ({"bank": "foo"}, "bank is 'foo'"),
-        ({"encode_by": "foo"}, "encode is 'foo'"),
+        ({"encode": "foo"}, "encode is 'foo'"),
         ({"rpe": "foo"}, "rpe is 'foo'"),
         ({"dtype": "float16"}, "dtype is 'float16'"),
     ],
@@ -426,7 +427,7 @@ def test_few_heads_are_vacuous_and_not_violated(rpe: Any, bank: str, heads: int)
 @pytest.mark.parametrize("seed", range(4))
 def test_tiny_samples_are_violated_quietly(seed: int) -> None:
     chosen = target({"a": ([4, 1, 6], "x0"), "b": ([5, 1, 2], "a"), "c": ([1, 4, 2], "b")}, [[1], [0], [-1]])
-    certificate = certify(build(chosen, encode_by="barron", width=1, seed=seed))
+    certificate = certify(build(chosen, encode="barron", width=1, seed=seed))
     assert certificate.verdict is Verdict.VIOLATED and certificate.witness >= 0
 
 
@@ -455,7 +456,7 @@ def test_a_long_lag_beside_a_short_one() -> None:
 
 def test_trivial_encodings_and_read_outs() -> None:
     """Lag 1 has logarithm 0 and nothing to sample; an affine read-out has nothing to sample either."""
-    assert certify(build(target({"m": "1"}), rpe="log", encode_by="barron")).verdict is Verdict.HOLDS
+    assert certify(build(target({"m": "1"}), rpe="log", encode="barron")).verdict is Verdict.HOLDS
     assert certify(build(target({"m": "1"}, readout="m/3"), ffn="barron")).verdict is Verdict.HOLDS
 
 

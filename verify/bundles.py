@@ -5,26 +5,16 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from analyzer.couplings import coupling_target
 from analyzer.errors import InputError
-from analyzer.low_rank import BANKS as COUPLING_BANKS
-from analyzer.targets import adaptive_target, fixed_target, kernel_target
-from analyzer.theorems import THEOREMS, jl_4_2, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4, thm_5_1
-from constructions import jl_4_2 as coupling
-from constructions import thm_3_1 as fixed
-from constructions import thm_4_4 as adaptive
+from analyzer.options import choices_of
+from analyzer.targets import target_from_dict
+from analyzer.theorems import THEOREMS, jl_4_2
+from analyzer.theorems.base import Theorem
 from constructions.bundle import Bundle
-from verify import jl_4_2 as coupling_certificate
-from verify import shift_chain as chain_certificate
-from verify import thm_3_1 as fixed_certificate
-from verify import thm_4_4 as adaptive_certificate
-from verify import thm_5_1 as kernel_certificate
+from constructions.construction import Construction
 from verify.certificate import Certificate
 from verify.learnt import DP_FREE, ORIGINS, target_of, trained_length, verify_learnt
 
-FIXED = (thm_3_1.ID, shift_chain.ID)
-BANKS = {thm_3_1.ID: thm_3_1.LAYER_BANKS, thm_5_1.ID: thm_5_1.BANKS, shift_chain.ID: shift_chain.BANKS, jl_4_2.ID: COUPLING_BANKS}
-ADAPTIVE = (thm_4_1.ID, prop_4_3.ID, thm_4_4.ID, prop_4_5.ID)
 CLAIM_TOLERANCE = 2.0**-20
 """A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
 SEARCH_TOLERANCE = 0.02
@@ -38,26 +28,36 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     card = bundle.card
     if card.get("origin") in ORIGINS:
         return _verify_learnt(bundle)
-    theorem = card.get("theorem")
-    built = (*FIXED, thm_5_1.ID, *ADAPTIVE, jl_4_2.ID)
-    if theorem not in built:
-        raise InputError(f"the card names theorem {str(theorem)[:40]!r}; networks are built for {', '.join(built)}")
-    banks = BANKS.get(str(theorem), thm_3_1.BANKS)
-    for key, allowed in (("bank", banks), ("ffn", ("spline",) if theorem == jl_4_2.ID else ("spline", "barron"))):
-        if card.get(key) not in allowed:
+    theorem = theorem_of(card)
+    for key in ("bank", "ffn"):
+        allowed = _allowed(theorem, key)
+        if allowed and card.get(key) not in allowed:
             raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
-    if theorem in FIXED:
-        certify = fixed_certificate.verify if theorem == thm_3_1.ID else chain_certificate.verify
-        certificate = certify(bundle.network, fixed_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
-    elif theorem == thm_5_1.ID:
-        certificate = kernel_certificate.verify(bundle.network, kernel_target(card.get("target"), "card.json"), card["bank"], card["ffn"])
-    elif theorem == jl_4_2.ID:
-        coupled = coupling_target(card.get("target"), "card.json")
-        certificate = coupling_certificate.verify(bundle.network, coupled, card["bank"], card["ffn"])
-    else:
-        target = adaptive_target(card.get("target"), "card.json")
-        certificate = adaptive_certificate.verify(bundle.network, target, card["bank"], card["ffn"])
+    target = target_from_dict(card.get("target"), "card.json")
+    if target.kind != theorem.target:
+        raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {theorem.target} targets")
+    certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
+
+
+def theorem_of(card: dict[str, Any]) -> Theorem:
+    """The theorem that a card names, if networks are built for it."""
+    name = card.get("theorem")
+    theorem = THEOREMS.get(str(name))
+    if theorem is None or theorem.build is None:
+        built = [theorem.id for theorem in THEOREMS.values() if theorem.build is not None]
+        raise InputError(f"the card names theorem {str(name)[:40]!r}; networks are built for {', '.join(built)}")
+    return theorem
+
+
+def _allowed(theorem: Theorem, key: str) -> tuple[str, ...]:
+    """The strings that a theorem's networks may claim; () where any will do."""
+    assert theorem.options is not None
+    names = {"bank": ("bank", "pod"), "ffn": ("ffn",)}[key]
+    known = [name for name in names if name in theorem.options.__dataclass_fields__]
+    if not known:
+        return ("spline",) if key == "ffn" else ()
+    return choices_of(theorem.options, known[0])
 
 
 def _verify_learnt(bundle: Bundle) -> Certificate:
@@ -117,7 +117,7 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def card_of(built: fixed.Construction[Any] | adaptive.Construction | coupling.Construction, certificate: Certificate) -> dict[str, Any]:
+def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
     card: dict[str, Any] = {
         "theorem": certificate.theorem,
@@ -131,13 +131,11 @@ def card_of(built: fixed.Construction[Any] | adaptive.Construction | coupling.Co
     }
     if "plan" in certificate.details:
         card["plan"] = certificate.details["plan"]
-    if isinstance(built, adaptive.Construction):
-        layers = "deep" if built.deep else "auto"
-        card |= {"attention": built.attention, "encode": built.encode, "rounding": built.rounding, "layers": layers}
-    return card
+    return card | built.choices
 
 
 def citation_of(card: dict[str, Any]) -> str:
     """What a bundle rests on."""
     sampled = card["ffn"] == "barron" or card.get("encode") == "barron"
-    return THEOREMS[card["theorem"]].citation(card["bank"], "barron" if sampled else card["ffn"])
+    cite = THEOREMS[card["theorem"]].citation
+    return "" if cite is None else cite(card["bank"], "barron" if sampled else card["ffn"])

@@ -83,8 +83,8 @@ class Certificate:
             case Verdict.HOLDS:
                 return "the network obeys the theorem's bound"
             case Verdict.VACUOUS:
-                banks = "more heads, --bank tuned or --bank"
-                better = {"thm-5.1": f"{banks} fitted", "jl-4.2": "a larger --rank or more --knots"}.get(self.theorem, f"{banks} minimal")
+                banks = "more heads, bank tuned or bank"
+                better = {"thm-5.1": f"{banks} fitted", "jl-4.2": "a larger rank or more knots"}.get(self.theorem, f"{banks} minimal")
                 return (
                     f"the bound {self.bound:.3g} is no better than a constant output ({self.trivial:.3g}), though the network is certified "
                     f"to {self.certified:.3g}; use {better}"

@@ -23,12 +23,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from analyzer.adaptive import AdaptiveMemory
-from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.exact import working_precision
-from analyzer.targets import FixedMemory, KernelMemory, Target, target_from_dict
-from constructions import target_values
+from analyzer.target import MemoryTarget, Target, no_memories
+from analyzer.targets import target_from_dict
 from constructions.bundle import Bundle
 from constructions.execute import run
 from constructions.sensitivity import network_kernel, target_kernel
@@ -74,9 +71,9 @@ def compare(
     """All of it as plain data; equal for equal seeds but for `seconds`."""
     start = time.perf_counter()
     tokens = sequences_of(target, protocol)
-    wanted = np.asarray(target_values.values(target, np)(tokens))[:, protocol.first :]
+    wanted = np.asarray(target.values(np)(tokens))[:, protocol.first :]
     columns, kernels = [], {}
-    if not isinstance(target, CouplingTarget):
+    if target.as_memory_target is not None:
         kernels["target"] = target_kernel(target, tokens)
     for name, bundle in networks:
         step(name)
@@ -112,12 +109,11 @@ def origin_of(card: dict[str, Any]) -> str:
 
 def derived_length(target: Target, networks: Sequence[Transformer]) -> int:
     """As many tokens after the settled position as the slowest head, and the target's slowest kernel, need to be seen but for 2^-10."""
-    if isinstance(target, CouplingTarget):
+    if target.length is not None:
         return target.length
-    first = target_values.settled(target)
+    first = target.settled
     reach = max(HALVINGS, *(sum(_reach(layer.attention) for layer in network.layers) for network in networks))
-    if isinstance(target, KernelMemory):
-        reach = max(reach, *(_kernel_reach(kernel) for kernel in target.parsed))
+    reach = max(reach, target.reach(2.0**-HALVINGS, LONGEST))
     return first + min(math.ceil(reach), max(LONGEST - first, HALVINGS))
 
 
@@ -135,17 +131,10 @@ def _reach(attention: Attention) -> float:
     return min(reach, LONGEST)
 
 
-def _kernel_reach(kernel: Any) -> int:
-    with working_precision(64):
-        sizes = np.abs([float(v.mid()) for v in kernel.values(0, LONGEST)])
-    beyond = sizes[::-1].cumsum()[::-1]
-    return int((beyond > 2.0**-HALVINGS * beyond[0]).sum())
-
-
 def sequences_of(target: Target, protocol: Protocol) -> np.ndarray:
     """Tokens (sequences, length, d). Uniform ones are numbers of float32, so that networks of every type read the same."""
     rng = np.random.default_rng(protocol.seed)
-    tokens = target_values.draw(target, rng, (protocol.sequences, protocol.length), protocol.tokens == "signs")
+    tokens = target.draw(rng, (protocol.sequences, protocol.length), protocol.tokens == "signs")
     return tokens.astype(np.float32).astype(np.float64) if protocol.tokens == "uniform" else tokens
 
 
@@ -165,9 +154,9 @@ def _column(
         "decays": [decays_of(layer.attention) for layer in network.layers],
     }
     column["faults"] = _faults(column)
-    kernel = None
-    if isinstance(target, CouplingTarget):
-        reason = "a coupling reads all tokens at once: it has no memories"
+    kernel, memories = None, target.as_memory_target
+    if memories is None:
+        reason = no_memories(target)
         column |= {"kernel": None, "kernel_reason": reason, "probes": [], "probes_reason": reason}
     else:
         try:
@@ -176,7 +165,7 @@ def _column(
         except Refusal as refusal:
             column |= {"kernel": None, "kernel_reason": f"not available: {refusal}"}
         try:
-            column |= {"probes": probes(network, target, protocol.first, tokens), "probes_reason": None}
+            column |= {"probes": probes(network, memories, protocol.first, tokens), "probes_reason": None}
         except Refusal as refusal:
             column |= {"probes": [], "probes_reason": f"not available: {refusal}"}
     return column | {"seconds": time.perf_counter() - start}, kernel
@@ -221,12 +210,12 @@ def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     """witness ≤ worst-case error ≤ certified and by whom, or why there is none."""
     finite_window = bundle.network.layers[0].attention.window == "finite"
     length = trained_length(bundle.card) if finite_window else None
-    reason = _unsuited(bundle.network, target, length)
-    if reason is None:
-        assert isinstance(target, FixedMemory | KernelMemory)
+    layered = target.as_layer_target
+    reason = f"no certificate for {target.plural} from weights alone" if layered is None else _unsuited(bundle.network, length)
+    if layered is not None and reason is None:
         try:
-            found = dp_free.layer_error(bundle.network, target, seed=seed, length=length)
-            lettered = isinstance(target, FixedMemory) and target.alphabet is not None
+            found = dp_free.layer_error(bundle.network, layered, seed=seed, length=length)
+            lettered = target.alphabet is not None
             return {
                 "by": DP_FREE,
                 "witness": None if lettered else found.witness,  # its tokens need not be letters
@@ -243,15 +232,13 @@ def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     if origin_of(bundle.card) == "constructed" and bundle.card.get("theorem") is not None:
         if target_from_dict(bundle.card.get("target"), "card.json").describe() == target.describe():
             return _by_theorem(bundle, target)
-        reason += "; the card's theorem speaks of another target"
+        reason = f"{reason}; the card's theorem speaks of another target"
     keys = ("by", "witness", "certified", "rounding", "arithmetic", "trivial", "witness_input", "over")
     return {**dict.fromkeys(keys), "reason": reason}
 
 
 def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
     found = verify_bundle(bundle)
-    alphabet = None if isinstance(target, KernelMemory | CouplingTarget) else target.alphabet
-    domain = "[0, 1]" if isinstance(target, CouplingTarget) else "[-1, 1]"
     return {
         "by": found.theorem,
         "witness": found.witness,
@@ -260,17 +247,13 @@ def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
         "arithmetic": found.dtype,
         "trivial": finite(found.trivial),
         "witness_input": found.witness_input,
-        "over": f"tokens in {domain}" if alphabet is None else "letters of the alphabet",
+        "over": target.tokens_text,
         "reason": found.advice if found.verdict is Verdict.VIOLATED else None,
     }
 
 
-def _unsuited(network: Transformer, target: Target, length: int | None) -> str | None:
+def _unsuited(network: Transformer, length: int | None) -> str | None:
     """Why the certificate of one dp-free layer does not apply, or None."""
-    if isinstance(target, CouplingTarget):
-        return "no certificate for couplings from weights alone"
-    if isinstance(target, AdaptiveMemory):
-        return "no certificate for adaptive memories from weights alone"
     attention = network.layers[0].attention
     if len(network.layers) > 1:
         return f"no certificate for {len(network.layers)} layers from weights alone"
@@ -346,7 +329,7 @@ def _decays(network: Transformer, kind: str) -> np.ndarray:
     return np.sort(np.concatenate(found))
 
 
-def probes(network: Transformer, target: Target, first: int, tokens: np.ndarray) -> list[dict[str, Any]]:
+def probes(network: Transformer, target: MemoryTarget, first: int, tokens: np.ndarray) -> list[dict[str, Any]]:
     """R² on the second half of the sequences, per layer and memory; null for memories that do not vary."""
     positions = tokens.shape[1] - first
     used = tokens[: 2 * max(1, min(len(tokens) // 2, PROBE_ROWS // positions))]
@@ -376,16 +359,13 @@ def _r2(fit: np.ndarray, seen: np.ndarray, test: np.ndarray, wanted: np.ndarray)
     return finite(1 - float(((test @ weights - wanted) ** 2).sum()) / deviation)
 
 
-def _probed(target: Target, tokens: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Memories, then adaptive lags, (batch, N, coordinates) each."""
-    seen, dim = np.asarray(target_values.memories(target, np)(tokens)), tokens.shape[-1]
-    count = seen.shape[-1] // dim - 1
-    letter = "k" if isinstance(target, KernelMemory) else "m"
-    names = target.names if isinstance(target, AdaptiveMemory) else tuple(f"{letter}{k}" for k in range(1, count + 1))
-    found = [(name, seen[..., k * dim : (k + 1) * dim]) for k, name in enumerate(names, start=1)]
-    if isinstance(target, AdaptiveMemory):
-        lags = np.asarray(target_values.adaptive_lags(target, np)(tokens), dtype=np.float64)
-        found += [(f"lag of {name}", lags[..., k : k + 1]) for k, name in enumerate(names)]
+def _probed(target: MemoryTarget, tokens: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Memories, then lags that depend on tokens, (batch, N, coordinates) each."""
+    seen, dim, lags = np.asarray(target.memory_values(np)(tokens)), target.dim, target.lag_values(np)
+    found = [(name, seen[..., k * dim : (k + 1) * dim]) for k, name in enumerate(target.names, start=1)]
+    if lags is not None:
+        steps = np.asarray(lags(tokens), dtype=np.float64)
+        found += [(f"lag of {name}", steps[..., k : k + 1]) for k, name in enumerate(target.names)]
     return found
 
 

@@ -20,7 +20,7 @@ def coupling_limits(target: CouplingTarget, rank: int, alpha: float | None = Non
     """Spectra of ρ and of ρ modulo functions of u, best errors for m_h = 1..rank, and complexities."""
     check_rank(rank)
     if alpha is not None and not 0.5 < alpha < 64:
-        raise InputError(f"--alpha {alpha} is out of range: C_1 needs an exponent above 1/2 (and below 64)")
+        raise InputError(f"alpha is {alpha}; C_1 needs an exponent above 1/2 (and below 64)")
     plain, centred = spectrum(target.coupling, "pod"), spectrum(target.coupling, "centred")
     decay = _decay(plain)
     exponent = alpha if alpha is not None else decay["alpha"] if decay is not None else None

@@ -21,10 +21,11 @@ from constructions import jl_4_2, shift_chain
 from constructions import thm_4_4 as adaptive
 from constructions.bundle import write
 from constructions.card import check_output, is_bundle
+from constructions.construction import Construction
 from constructions.fused import fuse
 from constructions.lagged import ExactRunner
 from constructions.places import check_place
-from constructions.thm_3_1 import Construction, build
+from constructions.thm_3_1 import build
 from verify import report
 from verify.bundles import card_of, citation_of
 from verify.certificate import Certificate
@@ -101,7 +102,7 @@ def growth_curves() -> dict[str, list[tuple[int, int]]]:
     return {**curves, "minimal bank = lag law": [(lag, lag) for lag in GROWTH]}
 
 
-def mechanism() -> tuple[adaptive.Construction, Certificate, list[dict[str, Any]]]:
+def mechanism() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     """The nested target built and certified, and what its slots hold at every position of a short sequence."""
     built = adaptive.build(NESTED, error=ERROR)
     certificate = certify_adaptive(built.network, NESTED, built.bank, built.ffn)
@@ -132,7 +133,7 @@ def _show_mechanism(certificate: Certificate, rows: list[dict[str, Any]]) -> Non
 
 
 def horizons() -> list[dict[str, Any]]:
-    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag --horizon`)."""
+    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag` finds that horizon)."""
     rows = []
     for rpe, names in (("lin", ("bfloat16", "float32", "float64")), ("log", ("bfloat16", "float32"))):
         for name in names:
@@ -141,7 +142,7 @@ def horizons() -> list[dict[str, Any]]:
     return rows
 
 
-def long_lag() -> tuple[Construction[FixedMemory], Certificate]:
+def long_lag() -> tuple[Construction, Certificate]:
     """A float32 network for a lag that no float32 layer holds."""
     built = shift_chain.build(FixedMemory((LONG_LAG,)), bank="balanced", error=ERROR, dtype="float32")
     return built, certify_chain(built.network, built.target, built.bank, built.ffn)
@@ -158,17 +159,17 @@ def _show_long_lag(rows: list[dict[str, Any]], certificate: Certificate) -> None
     report.show_certificate(certificate)
 
 
-def low_rank() -> tuple[jl_4_2.Construction, Certificate, list[dict[str, Any]]]:
+def low_rank() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     """For m_h = 1, 2, 3: the best that any head can do, and what the singular functions of ρ, or of ρ modulo functions of u, reach."""
     rows = []
     for rank in (1, 2, 3):
         row: dict[str, Any] = {"rank": rank, "limit": lower(best_error(COUPLING.coupling, rank))}
         for bank in BANKS:
-            network = jl_4_2.build(COUPLING, bank=bank, rank=rank, knots=KNOTS).network
+            network = jl_4_2.build(COUPLING, pod=bank, rank=rank, knots=KNOTS).network
             with working_precision(COUPLING_BITS):
                 row[bank] = upper(coupling_error(read(network), COUPLING)[0])
         rows.append(row)
-    built = jl_4_2.build(COUPLING, bank="centred", error=ERROR)
+    built = jl_4_2.build(COUPLING, pod="centred", error=ERROR)
     return built, certify_coupling(built.network, COUPLING, built.bank, built.ffn), rows
 
 

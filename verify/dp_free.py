@@ -56,14 +56,13 @@ from analyzer.exact import lower, nearest, rational, upper, working_precision
 from analyzer.kernels import TAIL_BITS, TAIL_SHARE, Kernel, Norm, Powers, Taps, l1_norm
 from analyzer.memory_kernels import MemoryKernel
 from analyzer.profiles import Ridge
-from analyzer.targets import FixedMemory, KernelMemory
+from analyzer.target import LayerTarget
 from constructions import fast
 from constructions.fused import FusedLayer, fuse
 from constructions.transformer import Transformer, to_exact
 from verify.rounding import evaluation_error
-from verify.thm_3_1 import FFN_BITS, MAX_WITNESS, constant_error
+from verify.thm_3_1 import FFN_BITS, MAX_WITNESS
 
-LayerTarget = FixedMemory | KernelMemory
 NOT_COUNTED = "exact weights; rounding not counted"
 
 ENTRIES = 1 << 20
@@ -190,7 +189,7 @@ def _certify(problem: "_Problem", seed: int, arithmetic: str, start: float) -> L
         certified=upper(certified + rounding),
         rounding=None if arithmetic == NOT_COUNTED else upper(rounding),
         arithmetic=arithmetic,
-        trivial=constant_error(problem.target),
+        trivial=problem.target.constant_error(),
         cells=cells,
         seconds=time.perf_counter() - start,
     )
@@ -619,7 +618,7 @@ class _Cover:
         columns = self.table.window.shape[1]
         self.gamma = 4 * ROUND * (columns + self.parts + self.slots + self.extra + len(self.table.tails) + 64)
         self.least = UNDERFLOW * (len(self.hints) + self.slots) * float(columns + self.radii.sum() + self.table.tails.sum() + 64)
-        self.multipliers = isinstance(problem.target, KernelMemory)
+        self.multipliers = not problem.target.pointwise
         self.constant = nearest(problem.constant)
         nodes = sum(stack.nodes.size for stack in self.stacks)
         self.price = 2 * len(self.hints) * columns + NODE_WORK * (nodes + len(self.hints) * self.slots)
@@ -790,8 +789,8 @@ class _Cover:
         return _Bound(value, gradient, tops - reached, self._tokens(signs, m), tops.sum(axis=1) + absolute, tail + absolute)
 
     def _tokens(self, signs: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """Maximisers: signs of the kernel, and for fixed memories the cell's corner."""
-        if isinstance(self.problem.target, FixedMemory):
+        """Maximisers: signs of the kernel and, where memories are single tokens, the cell's corner."""
+        if self.problem.target.pointwise:
             signs = signs.copy()
             for k in range(self.slots):
                 slot, column = divmod(k, self.problem.target.dim)

@@ -46,8 +46,6 @@ CANDIDATES = 8
 """Sequences from the search that are evaluated in balls."""
 MAX_CORNERS = 2**24
 """Pairs of kinks at which the coupling is compared; more are taken for damage."""
-ATTAINED = 33
-"""Constant sequences at which the target's values are looked at."""
 ZERO, UNIT_END = fmpq(0), fmpq(1)
 
 
@@ -212,7 +210,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         promised = budget(target, bank, max(1, len(reading.query)), reading.knots, _promised_knots(ys), network.dtype)
         bound = promised.total + rounding
         witness, shown = _witness(reading, target, pairs)
-        trivial = _trivial(target)
+        trivial = target.constant_error()
     means = averages(target, promised, bank, max(1, len(reading.query)), reading.knots)
     parts = (
         Part("coupling", upper(delta), upper(promised.coupling)),
@@ -320,7 +318,7 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     found = found.astype("float64" if dtype == "exact" else dtype)
     answers = None if dtype == "exact" else run(reading.network, found[..., None])
     if answers is not None and not np.isfinite(answers).all():
-        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers; use --dtype exact")
+        raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers", {"dtype": "exact"})
     best, shown = 0.0, ""
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]
@@ -335,12 +333,6 @@ def _show(tokens: list[fmpq]) -> str:
     """The sequence, exactly, the first token asking; long ones are cut."""
     text = ", ".join(to_text(v) for v in tokens[:64])
     return f"first of the tokens {text}{', …' if len(tokens) > 64 else ''}"
-
-
-def _trivial(target: CouplingTarget) -> float:
-    """Half the difference of two values that the target takes (on constant sequences), from below."""
-    values = [target.F.at(target.f.at(fmpq(k, ATTAINED - 1))) for k in range(ATTAINED)]
-    return max(0.0, (max(lower(v) for v in values) - min(upper(v) for v in values)) / 2)
 
 
 def random_tokens(target: CouplingTarget, count: int, dtype: str, seed: int = 0) -> np.ndarray:

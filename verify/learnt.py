@@ -17,18 +17,15 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from analyzer.adaptive import AdaptiveMemory
-from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, rational
-from analyzer.targets import FixedMemory, KernelMemory, Target, target_from_dict
+from analyzer.target import Target
+from analyzer.targets import target_from_dict
 from constructions.execute import run
 from constructions.recipes import MAX_LENGTH, Recipe
-from constructions.target_values import draw, letters_of, settled, token_dim, values
 from constructions.transformer import Transformer
 from verify.certificate import Certificate, Part
 from verify.dp_free import layer_error
-from verify.thm_3_1 import constant_error
 
 ORIGINS = ("trained", "imported")
 DP_FREE, MEASURED = "dp-free layer", "measured"
@@ -43,19 +40,20 @@ CANDIDATES = 3
 
 def verify_learnt(network: Transformer, target: Target, length: int | None = None, seed: int = 0) -> Certificate:
     """The chain of any network on a target; `length` is that of the sequences it is measured on, where it is only measured."""
-    if network.dim != token_dim(target):
-        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {token_dim(target)}")
+    if network.dim != target.dim:
+        raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {target.dim}")
     start = time.perf_counter()
     common: dict[str, Any] = {"least_heads": None, "sizes": network.sizes(), "dtype": network.dtype}
-    if not isinstance(target, FixedMemory | KernelMemory):
-        return _measured(network, target, f"no certificate is known for trained networks on {_kind(target)} targets", length, seed, common)
+    layered = target.as_layer_target
+    if layered is None:
+        return _measured(network, target, f"no certificate is known for trained networks on {target.kind} targets", length, seed, common)
     try:
         finite = network.layers[0].attention.window == "finite"
-        found = layer_error(network, target, seed=seed, length=length if finite else None)
+        found = layer_error(network, layered, seed=seed, length=length if finite else None)
     except Refusal as refusal:
         return _measured(network, target, str(refusal), length, seed, common)
     witness, witness_input = found.witness, found.witness_input
-    if isinstance(target, FixedMemory) and target.alphabet is not None:  # the certificate holds on [−1, 1], a witness is made of letters
+    if target.alphabet is not None:  # the certificate holds on [−1, 1], a witness is made of letters
         witness, witness_input, _ = _sampled_witness(network, target, length, seed)
     return Certificate(
         theorem=DP_FREE,
@@ -72,10 +70,6 @@ def verify_learnt(network: Transformer, target: Target, length: int | None = Non
     )
 
 
-def _kind(target: Target) -> str:
-    return str(target.describe()["kind"])
-
-
 def _measured(network: Transformer, target: Target, reason: str, length: int | None, seed: int, common: dict[str, Any]) -> Certificate:
     start = time.perf_counter()
     witness, witness_input, tokens = _sampled_witness(network, target, length, seed)
@@ -86,7 +80,7 @@ def _measured(network: Transformer, target: Target, reason: str, length: int | N
         certified=float("inf"),
         bound=float("inf"),
         rounding=0.0,
-        trivial=_trivial(target, tokens),
+        trivial=target.constant_error(tokens),
         parts=(),
         seconds=time.perf_counter() - start,
         details={"arithmetic": network.dtype, "uncertified": reason},
@@ -96,55 +90,19 @@ def _measured(network: Transformer, target: Target, reason: str, length: int | N
 
 def _sampled_witness(network: Transformer, target: Target, length: int | None, seed: int) -> tuple[float, str, np.ndarray]:
     """(largest error seen, rounded down; where; the random sequences)."""
-    if isinstance(target, CouplingTarget):
-        length = target.length
-    length = length or max(LENGTH, 2 * settled(target))
-    tokens = draw(target, np.random.default_rng(seed), (SEQUENCES, length))
-    if isinstance(target, FixedMemory | KernelMemory) and getattr(target, "alphabet", None) is None:
+    length = target.length or length or max(LENGTH, 2 * target.settled)
+    tokens = target.draw(np.random.default_rng(seed), (SEQUENCES, length))
+    if target.signed:
         tokens = np.concatenate([tokens, np.sign(tokens)])
     if network.dtype != "exact":
         tokens = tokens.astype(network.dtype).astype(np.float64)  # tokens count as given in the network's type
     outputs = run(network, tokens)[:, -1].astype(np.float64)
     if not np.isfinite(outputs).all():
         raise Refusal("the network's outputs are not finite numbers on random tokens: there is nothing to measure")
-    errors = np.abs(outputs - values(target, np)(tokens)[:, -1])
+    errors = np.abs(outputs - target.values(np)(tokens)[:, -1])
     worst = np.argsort(errors)[::-1][:CANDIDATES]
-    exact = [lower(abs(arb(rational(float(outputs[i]))) - exact_value(target, tokens[i]))) for i in worst]
+    exact = [lower(abs(arb(rational(float(outputs[i]))) - target.exact_value(tokens[i]))) for i in worst]
     return max(0.0, *exact), f"the worst of {len(tokens)} random sequences of {length} tokens, at the last one", tokens
-
-
-def exact_value(target: Target, tokens: np.ndarray) -> arb:
-    """y at the last position of tokens (N, d), in ball arithmetic."""
-    exact = [[rational(float(v)) for v in token] for token in tokens]
-    match target:
-        case CouplingTarget():
-            return target.at([token[0] for token in exact], len(exact) - 1)
-        case AdaptiveMemory():
-            letters = [_letter(target, token) for token in tokens]
-            situation = target.situation(letters, len(letters) - 1)
-            if situation is None:
-                raise InputError(f"sequences of {len(letters)} tokens are shorter than the target's lags")
-            return target.readout([arb(v) for v in target.point(situation)])
-    return target.readout(target.memories([[arb(v) for v in token] for token in reversed(exact)]))
-
-
-def _letter(target: AdaptiveMemory, token: np.ndarray) -> int:
-    return int(np.abs(letters_of(target) - token).max(axis=1).argmin())
-
-
-def _trivial(target: Target, tokens: np.ndarray) -> float:
-    """Error of the best constant output: half the spread of values that occur, from below."""
-    if isinstance(target, FixedMemory | KernelMemory):
-        return constant_error(target)
-    if isinstance(target, AdaptiveMemory):
-        found = [target.readout([arb(v) for v in target.point(s)]) for s in target.situations]
-    else:
-        found = [exact_value(target, row) for row in tokens[:: max(1, len(tokens) // 64)]]
-    return max(0.0, lower((_largest(found) + _largest([-v for v in found])) / 2))
-
-
-def _largest(balls: list[arb]) -> arb:
-    return max(balls, key=lambda ball: float(ball.mid()))
 
 
 def target_of(card: Mapping[str, Any]) -> Target:

@@ -129,7 +129,7 @@ def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) 
 def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> Bank:
     if rpe == "mixed":
         raise InputError(
-            "--heads goes with lin or log here; a mixed layer with few heads is built by: build fixed --rpe mixed --bank minimal"
+            "heads go with rpe lin or log here; a mixed layer with few heads is built for a fixed target with rpe mixed and bank minimal"
         )
     price = float(arb(unit))
     return as_priced(balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits), 0)
@@ -268,15 +268,15 @@ def slopes_of(text: str, rpe: str) -> tuple[tuple[str, fmpq], ...]:
     if match is not None:
         count = int(match[1])
         if not 1 <= count <= MAX_HEADS or rpe != "lin":
-            raise InputError(f"--slopes alibi:N takes 1 to {MAX_HEADS} heads, with --rpe lin")
+            raise InputError(f"slopes alibi:N take 1 to {MAX_HEADS} heads, with rpe lin")
         return tuple(("lin", rational(float(np.float32(v)))) for v in _alibi(count))
     parts = text.split(",")
     if len(parts) > MAX_HEADS:
-        raise InputError(f"--slopes takes at most {MAX_HEADS} decays")
+        raise InputError(f"slopes are at most {MAX_HEADS} decays")
     decays = [rational(part) for part in parts]
     least = 1 if rpe == "log" else 0
     if any(not least < p < 1 << 20 or (p - least) * (1 << 20) < 1 for p in decays) or len(set(decays)) < len(decays):
-        raise InputError(f"--slopes must be different decays above {least} ({rpe}), not absurdly close to it or large")
+        raise InputError(f"slopes must be different decays above {least} ({rpe}), not absurdly close to it or large")
     return tuple((rpe, p) for p in decays)
 
 

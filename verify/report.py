@@ -1,10 +1,12 @@
 """Reports for people: rich tables, the demo's figure. The only room that formats."""
 
 import csv
+import io
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,55 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from analyzer.bounds import Bound, Choices
 from analyzer.exact import decimal_above, decimal_below
 from verify.certificate import Certificate, Verdict, finite
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.VIOLATED: "red"}
 
 
+_PAGE: ContextVar[Console | None] = ContextVar("page", default=None)
+"""Where reports go instead of the terminal: a page that is being made."""
+
+
 def console() -> Console:
-    return Console(highlight=False)
+    return _PAGE.get() or Console(highlight=False)
+
+
+def show(result: Any) -> None:
+    """Any result: certificates and bounds have tables of their own, the others know theirs."""
+    match result:
+        case Certificate():
+            show_certificate(result)
+        case Bound() if "comparison" in result.data:
+            show_comparison(result.as_dict())
+        case Bound():
+            show_bound(result)
+        case Choices():
+            show_choices(result)
+        case _:
+            result.show()
+
+
+def as_html(print_it: Callable[[], None]) -> str:
+    """What is printed, as HTML for a notebook."""
+    page = Console(record=True, file=io.StringIO(), width=120, highlight=False)
+    token = _PAGE.set(page)
+    try:
+        print_it()
+    finally:
+        _PAGE.reset(token)
+    return page.export_html(inline_styles=True, code_format='<pre style="font-family:monospace;line-height:1.2">{code}</pre>')
+
+
+def show_lines(lines: Sequence[str]) -> None:
+    """Text as it is."""
+    for line in lines:
+        console().print(line, soft_wrap=True, markup=False)
+
+
+def show_nothing(result: dict[str, Any]) -> None:
+    """What was shown while it was made."""
 
 
 @contextmanager
@@ -69,14 +112,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
 
 def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
-
-
-def show_training(summary: dict[str, Any]) -> None:
-    """How a run went."""
-    console().print(
-        f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: mean square loss "
-        f"{summary['first_loss']:.3g} at first, {summary['loss']:.3g} at the end (sampled)"
-    )
 
 
 def show_arms(result: dict[str, Any]) -> None:
@@ -210,17 +245,42 @@ def show_kernel_limits(result: dict[str, Any]) -> None:
         out.print(f"note: {result['note']}")
 
 
-def show_bound(result: dict[str, Any]) -> None:
-    """A bound as lines of text; formulas are for --json and `theorems --latex`."""
-    out = console()
-    for key, value in result.items():
-        if key not in ("latex", "expression", "memories"):
-            out.print(f"{key:18} {value}", soft_wrap=True)
-    if "memories" in result:
+def show_bound(bound: Bound) -> None:
+    """error ≤ …, what it is made of, and the sizes and parameters behind it; formulas are for JSON and the theorem's page."""
+    out, data = console(), bound.data
+    sizes = f" with {bound.heads} heads" if bound.heads is not None else ""
+    choice = f", {data['tuning']} constants" if "tuning" in data else ""
+    out.print(f"{bound.theorem}{sizes}{choice}: {bound.claim} ≤ {number(bound.total)}", soft_wrap=True)
+    if len(bound.parts) > 1:
+        out.print(table("", ["part", "error ≤"], [[name, number(value)] for name, value in bound.parts.items()]))
+    if isinstance(data.get("rate"), int) and bound.heads:
+        constant = bound.total * float(bound.heads) ** data["rate"]
+        out.print(f"rate n = {data['rate']}: C(n)/H^n with C({data['rate']}) = {constant:.4g} for these lags")
+    hidden = ("latex", "expression", "memories", "attention", "heads", "tuning", "rate", "errors")
+    for key, value in data.items():
+        if key not in hidden:
+            out.print(f"{key.replace('_', ' '):18} {_plain(value)}", soft_wrap=True)
+    if "memories" in data:
         rows = [
-            [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in result["memories"]
+            [m["name"], _lags(m), f"{m['barron_norm']:.4g}", f"{m['barron_norm_log']:.4g}", m["width_theorem"]] for m in data["memories"]
         ]
         out.print(table("", ["memory", "lags", "‖g‖", "‖log g‖", "width asked"], rows))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) if value else "-"
+    return ", ".join(f"{key} {_plain(part)}" for key, part in value.items()) if isinstance(value, dict) else str(value)
+
+
+def show_choices(found: Choices) -> None:
+    """One bound under every choice of constants."""
+    rows = [[row["bank"], row["heads"], number(row["error"]), "-" if row["rate"] is None else row["rate"]] for row in found.rows]
+    asked = "at these heads" if found.error is None else f"for error {found.error:g}"
+    console().print(table(f"{found.theorem} {asked}", ["constants", "heads", "error ≤", "rate n"], rows))
+    console().print("minimal: built and certified for any error; lag law: no layer has fewer heads and an error below 1")
 
 
 def show_jl_table(result: dict[str, Any]) -> None:
@@ -292,7 +352,7 @@ def show_lag_limit(result: dict[str, Any]) -> None:
         out.print(f"{result['heads']} heads are too few: whatever their decays and the read-out, the worst-case error is at least 1")
     pair = result["budgeted_error"]
     if pair is None:
-        out.print("give --dtype or --bits for the least error that an arithmetic allows")
+        out.print("give a dtype or bits for the least error that an arithmetic allows")
         return
     rows = [["certified lower bound", number(pair["lower"])], ["certified upper bound", number(pair["upper"])]]
     if "pi_law" in result:
@@ -738,7 +798,7 @@ def show_compared(result: dict[str, Any]) -> None:
         )
     out.print(result["counting_rule"], soft_wrap=True)
     if layers[0] or len(layers) < max(n["sizes"]["layers"] for n in networks):
-        out.print("deep networks: only the last layers are listed here, all of them with --json", soft_wrap=True)
+        out.print("deep networks: only the last layers are listed here, all of them are in the JSON", soft_wrap=True)
     for n in networks:
         notes = {"certificate": n["certificate"]["reason"], "kernel": n["kernel_reason"], "probes": n["probes_reason"]}
         for what, note in notes.items():

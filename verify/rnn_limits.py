@@ -1,4 +1,4 @@
-"""A memory kernel seen by recurrent networks: C_RNN, the network that is exact, and what order and mixing do (`analyzer.theorems.rnn`)."""
+"""A memory kernel seen by recurrent networks: C_RNN, the network that is exact, and what order and mixing do (`analyzer.theorems.jl_6`)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from flint import fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import nearest, working_precision
 from analyzer.memory_kernels import parse_kernel
-from analyzer.theorems.rnn import ID, LONGEST, PRECISION, causal_floor, mixing, rnn_complexity, swapped_ends
+from analyzer.theorems.jl_6 import ID, LONGEST, PRECISION, causal_floor, mixing, rnn_complexity, swapped_ends
 from constructions.linear_rnn import exponential_rnn
 from verify.linear_rnn import verify_linear_rnn
 
@@ -16,7 +16,7 @@ from verify.linear_rnn import verify_linear_rnn
 def rnn_limits(text: str, length: int, swap: int, theta: Sequence[fmpq] = (), dtype: str = "float32") -> dict[str, Any]:
     """Everything section 6 says about one kernel, on sequences of `length` tokens whose first and last `swap` are exchanged."""
     if not 1 <= length <= LONGEST:
-        raise InputError(f"--length {length} is out of range; give 1 to {LONGEST}")
+        raise InputError(f"length is {length}; give 1 to {LONGEST}")
     order = swapped_ends(length, swap)
     kernel = parse_kernel(text)
     complexity = rnn_complexity(kernel)

@@ -27,7 +27,7 @@ from functools import cache
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import Refusal
+from analyzer.errors import Refusal, finer
 from analyzer.exact import UNIT, maximum, upper, working_precision
 from constructions.exponential import DEEPEST, REDUCED, constants
 from constructions.fused import FusedLayer
@@ -55,7 +55,8 @@ class Arithmetic:
         """Refuse what may overflow, or what has no finite error bound at all."""
         if not value.magnitude + value.error < self.largest:
             raise Refusal(
-                f"{self.dtype} may overflow, or lose all accuracy, in this network: a value of {upper(value.magnitude):.3g} arises"
+                f"{self.dtype} may overflow, or lose all accuracy, in this network: a value of {upper(value.magnitude):.3g} arises",
+                *finer(self.dtype),
             )
         return value
 
@@ -93,7 +94,7 @@ class Arithmetic:
         state = value.magnitude / (1 - z)
         fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
         if not z * growth < 1:
-            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds; use --dtype exact")
+            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
         error = fresh / (1 - z * growth)
         if past is not None:  # E only falls from a start that is off by more than the fixed point
             error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
@@ -113,8 +114,8 @@ class Arithmetic:
         """Σ_s softmax(a)(s) v_s over `count` tokens; `spread` bounds the difference of two exact values."""
         if not 2 * (logits.magnitude + logits.error) * (1 + self.unit) < DEEPEST[self.dtype]:
             raise Refusal(
-                f"logits of size {upper(logits.magnitude):.3g} span more than {DEEPEST[self.dtype]}, where e^x leaves {self.dtype}; "
-                "use --dtype exact, more bits or a weaker coupling"
+                f"logits of size {upper(logits.magnitude):.3g} span more than {DEEPEST[self.dtype]}, where e^x leaves {self.dtype}",
+                *finer(self.dtype),
             )
         off = logits.error + 2 * self.unit * (logits.magnitude + logits.error) - (1 - exponential_error(self.dtype)).log()
         gamma, size = self.gamma(count), value.magnitude + value.error
@@ -240,7 +241,7 @@ def _head_outputs(
     values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
     if constants["taps"].shape[1] == 0 and not set(attention.rpe) <= {"lin"}:
         slow = "a log head falls so slowly" if attention.table is None else "a table of biases is so long"
-        raise Refusal(f"{slow} that it runs by FFT, whose rounding is not certified; use --dtype exact")
+        raise Refusal(f"{slow} that it runs by FFT, whose rounding is not certified")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
     place = {h: k for kind in ("lin", "log", "table") for k, h in enumerate(attention.heads_of(kind))}
     outputs = []

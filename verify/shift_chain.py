@@ -50,7 +50,7 @@ from constructions.shift_chain import Layout, mixed_differences, readout_table
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact, to_float, zeros
 from verify.certificate import Certificate, Part
 from verify.rounding import ONE, Arithmetic, Rounded, attended, readout_rounding
-from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, constant_error, readout_bound, storage
+from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound, storage
 
 MAX_SHIFT = 4096
 """Where the largest value of a carrier's kernel is looked for."""
@@ -357,7 +357,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
         reader.faults.append(f"errors grow to {upper(size):.3g} along this chain")
         return {
             "steps": steps, "witness": 0.0, "witness_input": "none: the chain is broken", "certified": math.inf, "bound": math.inf,
-            "rounding": upper(rounding), "trivial": constant_error(target), "parts": tuple(_shift_parts(steps)),
+            "rounding": upper(rounding), "trivial": target.constant_error(), "parts": tuple(_shift_parts(steps)),
         }  # fmt: skip
     return {"steps": steps, **_read_out(network, reader, ffn, steps, [memories[k] for k in sorted(memories)])}
 
@@ -457,7 +457,7 @@ def _read_out(
         witness, description = _sign_witness(network, target)
         return {
             "witness": witness, "witness_input": description, "certified": upper(certified), "bound": upper(bound),
-            "rounding": upper(rounding), "trivial": constant_error(target), "parts": tuple(parts),
+            "rounding": upper(rounding), "trivial": target.constant_error(), "parts": tuple(parts),
         }  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def spectra(scores: Scores, layer: int, inputs: np.ndarray) -> list[HeadSpectrum
         raise InputError(f"what {name} reads is not finite in float64 at any token")
     if heads * (len(tokens) * dk * (width + dk) + SVD_COST * min(len(tokens), dk) ** 3) > MAX_OPERATIONS:
         size = f"{heads} heads of dimension {dk} that read {width} numbers"
-        raise InputError(f"{name}: {len(tokens)} tokens are too many for {size}; give fewer, or split arrays with --heads")
+        raise InputError(f"{name}: {len(tokens)} tokens are too many for {size}; give fewer, or split arrays into heads")
     result = []
     for head in range(heads):
         with np.errstate(over="ignore", invalid="ignore"):

@@ -35,7 +35,8 @@ from analyzer.gauss import mixed_bound
 from analyzer.kernels import Norm, l1_norm
 from analyzer.readout import ReadOut
 from analyzer.relu_error import Neuron, neurons_of, readout_error, spline_bound
-from analyzer.targets import FixedMemory, KernelMemory
+from analyzer.target import LayerTarget
+from analyzer.targets import FixedMemory
 from analyzer.theorems import THEOREMS
 from analyzer.theorems import thm_3_1 as theorem
 from analyzer.theorems.lag_law import lag_law
@@ -55,9 +56,6 @@ MAX_WITNESS_WORK = 200_000
 """Neurons times candidate inputs evaluated in ball arithmetic while looking for a witness."""
 MAX_WITNESS = 4096
 """Tokens of a witness that is run through a float network or a curved read-out; longer tails are left at zero."""
-
-
-LayerTarget = FixedMemory | KernelMemory
 
 
 @dataclass(frozen=True)
@@ -150,10 +148,10 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         bound += lipschitz[0] * memory_errors[0]
         measured = {"read-out": (readout_certified, promised_readout)}
         measured |= dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
-        lemmas = THEOREMS[rules.theorem].proof_graph(rpe, bank, ffn, target.served)
+        lemmas = THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.served)
         parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
-        trivial = constant_error(target)
+        trivial = target.constant_error()
     return Certificate(
         theorem=rules.theorem,
         witness=max(0.0, witness),
@@ -285,12 +283,6 @@ def _ridgewise(readout: ReadOut, directions: _Directions, hull: list[arb], offse
 
 def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
     return [readout.affine, *(ridge.direction for ridge in readout.ridges)]
-
-
-def constant_error(target: LayerTarget) -> float:
-    """Error of the best constant output, from below: half the spread of f over values that occur."""
-    values = [target.readout(point) for point in target.attained()]
-    return lower((maximum(values) + maximum([-v for v in values])) / 2)
 
 
 def _witness(

@@ -32,7 +32,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.adaptive import MAX_LAG, AdaptiveMemory, Situation
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, Refusal, finer
 from analyzer.exact import UNIT, dyadic, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import Rpe, adaptive_minimal_bound
 from analyzer.kernels import Norm, l1_norm
@@ -165,7 +165,7 @@ class _Reading:
                 hidden.append(sum((abs(arb(w)) * m for w, m in zip(row, stream, strict=True) if w != 0), abs(arb(c))))
             outputs = [sum((abs(arb(a)) * v for a, v in zip(row, hidden, strict=True) if a != 0), arb(0)) for row in to_exact(ffn.outer)]
             if not all(2 * value < largest for value in (*hidden, *outputs)):
-                raise Refusal(f"{self.network.dtype} may overflow in this network; use --dtype exact or more bits")
+                raise Refusal(f"{self.network.dtype} may overflow in this network", *finer(self.network.dtype))
             if len(outputs) == len(stream):
                 stream = [a + b for a, b in zip(stream, outputs, strict=True)]
 
@@ -336,7 +336,7 @@ def _certify_memory(reading: _Reading, memory: int, noise: list[fmpq], bank: str
     target, name = reading.target, reading.target.names[memory]
     layer, longest = reading.layers[reading.place(memory)], max(target.occurring(memory))
     if layer.constants is not None and any(longest > layer.constants["reach"][h] for h in reading.heads(memory)):
-        raise Refusal(f"{reading.network.dtype} overflows for lag {longest} in these heads; use --dtype exact or more bits")
+        raise Refusal(f"{reading.network.dtype} overflows for lag {longest} in these heads", *finer(reading.network.dtype))
     with working_precision(layer.bits(slot_ball(reading.form, longest))):
         lag = _certify_lag(reading, memory, noise)
         slots: dict[int, _Slot] = {}
@@ -457,7 +457,7 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         witness, description = _witness(reading, ordered, neurons, search)
         if reading.faults:
             certified = arb.pos_inf()
-        trivial = _constant_error(target)
+        trivial = target.constant_error()
     return Certificate(
         theorem=theorem,
         witness=max(0.0, witness),
@@ -535,12 +535,6 @@ def _delivered(reading: _Reading, memories: Sequence[_Memory], situation: Situat
             centre[(k + 1) * dim + j] += middle
             radius.append(finite_or_huge(free + abs(shift - middle)))
     return centre, radius
-
-
-def _constant_error(target: AdaptiveMemory) -> float:
-    """Error of the best constant output: half the spread of f over the situations, from below."""
-    values = [target.readout([arb(v) for v in target.point(s)]) for s in target.situations]
-    return lower((maximum(values) + maximum([-v for v in values])) / 2)
 
 
 def _conditions(memories: Sequence[_Memory]) -> tuple[Part, ...]:

@@ -1,23 +1,69 @@
-"""One file per theorem; its docstring is the theorem. `THEOREMS` maps ids to what is built, `limits` to what nothing can beat."""
+"""One file per theorem or limit; its docstring is the page. `THEOREMS` finds them all, from here and from entry points.
 
+A file is found by its name: thm-3.1 is in `thm_3_1.py`, lag-law in `lag_law.py`; it is loaded when it is asked for, so that evaluating one
+bound does not wait for the others. Other distributions add theorems through the entry-point group `lemmaformer.theorems`.
+"""
+
+import pkgutil
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from types import ModuleType
+from importlib.metadata import entry_points
 
-from analyzer.theorems import jl_4_2, prop_4_2, prop_4_3, prop_4_5, shift_chain, thm_3_1, thm_4_1, thm_4_4, thm_5_1
+from analyzer.errors import InputError
+from analyzer.theorems.base import Theorem
 
-_ALL = (thm_3_1, thm_4_1, prop_4_2, prop_4_3, thm_4_4, prop_4_5, thm_5_1, shift_chain, jl_4_2)
-THEOREMS: dict[str, ModuleType] = {module.ID: module for module in _ALL}
-LIMITS = {
-    "lag-law": "lag_law",
-    "budgeted-error": "budgeted_error",
-    "pi-law": "pi_law",
-    "hankel": "hankel",
-    "coupling-rank": "coupling_rank",
-    "jl-6": "rnn",
-}
-"""Ids of limits and the files that prove them; loaded when asked for, so that evaluating a bound does not wait for them."""
+GROUP = "lemmaformer.theorems"
 
 
-def limit(name: str) -> ModuleType:
-    """The page of a limit."""
-    return import_module(f"analyzer.theorems.{LIMITS[name]}")
+class UnknownTheorem(InputError, KeyError):
+    """No theorem has this id."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would put it in quotes
+
+
+class Registry(Mapping[str, Theorem]):
+    """All theorems and limits by id.
+
+    >>> import lemmaformer as lf
+    >>> lf.theorems["thm-3.1"]
+    <thm-3.1: fixed sparse memories, one dp-free layer>
+    """
+
+    def __getitem__(self, name: str) -> Theorem:
+        module = str(name).replace("-", "_").replace(".", "_")
+        if "_" not in str(name) and module in self._files():
+            return _own(module)
+        for entry in entry_points(group=GROUP):
+            if entry.name == name:
+                return _foreign(entry.name, entry.load())
+        raise UnknownTheorem(f"unknown theorem {str(name)[:40]!r}; known: {', '.join(self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        known = [_own(module) for module in self._files()]
+        known += [_foreign(entry.name, entry.load()) for entry in entry_points(group=GROUP)]
+        return iter([theorem.id for theorem in sorted(known, key=lambda theorem: (theorem.shelf, theorem.id))])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def of_kind(self, kind: str) -> list[Theorem]:
+        """The theorems that build networks for a kind of target."""
+        return [theorem for theorem in self.values() if theorem.target == kind and theorem.build is not None]
+
+    def _files(self) -> list[str]:
+        return [module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"]
+
+
+def _own(module: str) -> Theorem:
+    found: Theorem = import_module(f"analyzer.theorems.{module}").THEOREM
+    return found
+
+
+def _foreign(name: str, found: object) -> Theorem:
+    if not isinstance(found, Theorem) or found.id != name:
+        raise InputError(f"the entry point {name[:40]!r} of group {GROUP} holds no Theorem with that id")
+    return found
+
+
+THEOREMS = Registry()

@@ -63,6 +63,7 @@ from analyzer import sign_runs
 from analyzer.errors import InputError
 from analyzer.exact import magnitude, maximum, working_precision
 from analyzer.exponential_sums import ExponentialSum, samples, supremum
+from analyzer.theorems.base import Theorem
 
 ID = "budgeted-error"
 TITLE = "what a lag costs in bits: the least error plus the price of rounding"
@@ -360,3 +361,6 @@ def _euler_maclaurin_rest(edge: int, end: arb, terms: int) -> arb:
 def _zeta_divisor(q: arb) -> arb:
     """q ζ(1+q), increasing, at an exact point q ≥ 0."""
     return arb(1) if q <= 0 else q * (1 + q).zeta()
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=21)

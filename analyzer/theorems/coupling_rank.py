@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from flint import arb
 
 from analyzer.exact import working_precision
+from analyzer.theorems.base import Theorem
 
 if TYPE_CHECKING:
     from analyzer.couplings import Coupling
@@ -48,3 +49,6 @@ def best_error(coupling: "Coupling", rank: int, bank: str = "centred") -> arb:
     with working_precision(BITS):
         energy = spectrum(coupling, bank).tail_energy(rank)
         return energy.lower().max(arb(0)).sqrt().union(energy.upper().max(arb(0)).sqrt())
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=24)

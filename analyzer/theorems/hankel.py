@@ -49,6 +49,7 @@ from analyzer.errors import InputError
 from analyzer.exact import lower, working_precision
 from analyzer.extraction import Rpe
 from analyzer.memory_kernels import Factors, MemoryKernel
+from analyzer.theorems.base import Theorem
 
 ID = "hankel"
 TITLE = "heads per kernel: singular values that no H heads can beat"
@@ -266,3 +267,6 @@ def remark(kernel: MemoryKernel, rpe: Rpe, heads: int, bound: LowerBound) -> str
     if any(f.exponent[2] != 0 or f.waves for _, f in kernel.terms) or (rpe == "log" and kernel.shape == "exponential"):
         return "loose: singular values allow complex decays, heads have real ones"
     return ""
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=23)

@@ -33,7 +33,7 @@ Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m}
 itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for
 α > 1; for φ_k = ψ_k and α ≤ 1 it is not bounded at all as the rank grows. `lemmaformer experiment jl-fig-5` measures which of these
 the error follows. (3) Softmax does not see functions of u: what counts is the rank of ρ − ∫ρ dv, so (u−v)² has rank 3 but needs m_h =
-2 only (`--pod centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
+2 only (bank `centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
 given one.
 
 References. Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475 (NeurIPS 2024),
@@ -45,12 +45,18 @@ from typing import TYPE_CHECKING
 
 import sympy
 
+from analyzer.bounds import Bound
+from analyzer.exact import upper
+from analyzer.families import DEFAULT_ERROR, Coupling, CouplingBound
+from analyzer.theorems.base import Case, Theorem
+
 if TYPE_CHECKING:
     import networkx as nx
 
+    from analyzer.couplings import CouplingTarget
+
 ID = "jl-4.2"
 TITLE = "low-rank couplings, one softmax head"
-DEFAULT_ERROR = 1e-2
 LEAST_ERROR = 1e-9
 """Singular functions are known to about 2^-40."""
 _TEXT = "sup|H − Ĥ| ≤ Lip(F)(‖f‖(T_m + (‖ρ_uu‖ + ‖ρ_vv‖)/(8M²)) + ‖f''‖/(8M²)) + ℓ²‖F''‖/(8N²),  T_m = sup|Σ_{k>m} σ_k φ_k ψ_k|"
@@ -104,3 +110,49 @@ def proof_graph(rpe: str, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGra
     lemma(graph, "read-out", "spline of F on the hull of the values", ell**2 * F2 / (8 * N**2))
     lemma(graph, ID, TITLE, EXPRESSION, ("softmax", "values", "read-out"), "Jiang & Li, Theorem 4.2")
     return graph
+
+
+def bound(target: "CouplingTarget", options: CouplingBound) -> Bound:
+    """The worst case, and means with the exponents as printed and as repaired."""
+    from analyzer.low_rank import averages, budget, hull_knots, is_affine, plan_sizes, uniform_knots
+
+    error = DEFAULT_ERROR if options.error is None else options.error
+    rank, pieces = plan_sizes(target, "pod", options.rank, options.knots, error, "exact")
+    readout_pieces = 1 if is_affine(target) else pieces
+    promised = budget(target, "pod", rank, uniform_knots(pieces), hull_knots(target, readout_pieces), "exact")
+    means = averages(target, promised, "pod", rank, uniform_knots(pieces))
+    parts = {name: upper(getattr(promised, name)) for name in ("tail", "interpolation", "values", "readout")}
+    data = {
+        "rank": rank,
+        "knots": pieces,
+        "readout_knots": readout_pieces,
+        **parts,
+        "worst_case": upper(promised.total),
+        "mean_l1": upper(means.l1),
+        "root_mean_square": upper(means.root_mean_square),
+        "printed_rate": str(PRINTED),
+        "repaired_rate": str(REPAIRED),
+        "mean_square_rate": str(MEAN_SQUARE),
+    }
+    return Bound(ID, upper(promised.total), parts, EXPRESSION, {}, data, claim="worst-case error")
+
+
+_SMALL = {"kind": "coupling", "rho": "-(u-v)**2", "f": "x", "F": "y", "length": 4}
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    target="coupling",
+    options=Coupling,
+    bound_options=CouplingBound,
+    bound=bound,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    build="constructions.jl_4_2:build",
+    verify="verify.jl_4_2:verify",
+    cases=(Case(_SMALL, {"rank": 3, "knots": 16}, {"rank": 3}), Case(_SMALL, {"error": 0.1, "dtype": "float32"}, {"error": 0.1})),
+    shelf=9,
+)

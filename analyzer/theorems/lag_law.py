@@ -52,6 +52,7 @@ from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import InputError
 from analyzer.exact import working_precision
+from analyzer.theorems.base import Theorem
 
 ID = "lag-law"
 TITLE = "heads per lag: T heads of one type, (T+1)/2 of both"
@@ -110,3 +111,6 @@ def _raw(head: tuple[str, fmpq], s: int) -> arb:
     """The kernel of a head at s ≥ 1, not normalised, scaled to 1 at s = 1."""
     rpe, decay = head
     return (-arb(decay) * (s - 1)).exp() if rpe == "lin" else arb(s) ** -arb(decay)
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=20)

@@ -43,6 +43,7 @@ from flint import arb, fmpq, fmpz
 
 from analyzer.errors import InputError
 from analyzer.exact import magnitude, maximum, working_precision
+from analyzer.theorems.base import Theorem
 
 ID = "pi-law"
 TITLE = "bits per lag: e^{πT} against 1/u"
@@ -102,3 +103,6 @@ def rule(unit: fmpq) -> int:
         value = (-arb(unit).log() / arb.pi()).floor().unique_fmpz()
     assert value is not None
     return int(value)
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=22)

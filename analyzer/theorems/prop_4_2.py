@@ -34,6 +34,7 @@ from flint import fmpq
 from analyzer import extraction as ex
 from analyzer.errors import InputError
 from analyzer.theorems import thm_3_1
+from analyzer.theorems.base import Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -96,3 +97,16 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     lemma(graph, "(B)", "four inputs that no affine functional tells apart", sympy.Integer(1), ("affine",), "sharp; paper: 2/3", "≥")
     lemma(graph, ID, TITLE, sympy.Integer(1), ("(A)", "(B)"), "Wang & E, Proposition 4.2", "≥")
     return graph
+
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    shelf=3,
+    instead="it is no rate; its two numbers are in `limits dp-free`",
+)

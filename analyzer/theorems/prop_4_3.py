@@ -17,6 +17,7 @@ from functools import partial
 
 from analyzer.extraction import adaptive_expression
 from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems.base import Case
 
 ID = "prop-4.3"
 TITLE = "tmx attention: the same rate with O(D) score parameters"
@@ -24,3 +25,15 @@ STATEMENT = {rpe: f"{text}; D + 1 score parameters per head instead of 2D² + 1"
 expression = adaptive_expression
 citation = partial(thm_3_1.citation, result="Proposition 4.3")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
+
+THEOREM = thm_4_4.adaptive_theorem(
+    ID,
+    TITLE,
+    __doc__,
+    (Case(thm_4_4.POINTER, {"attention": "tmx", "error": 0.05}, {"heads": 128}),),
+    4,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+)

@@ -18,6 +18,7 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.5.
 from functools import partial
 
 from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems.base import Case
 
 ID = "prop-4.5"
 TITLE = "un-nested lags on M + 1 layers: depth instead of width"
@@ -28,3 +29,15 @@ STATEMENT = {
 expression = thm_4_4.root_of_squares
 citation = partial(thm_3_1.citation, result="Proposition 4.5")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
+
+THEOREM = thm_4_4.adaptive_theorem(
+    ID,
+    TITLE,
+    __doc__,
+    (Case(thm_4_4.PAIR, {"layers": "deep", "error": 0.05}, {"heads": 128}),),
+    6,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+)

@@ -43,10 +43,12 @@ from flint import arb, fmpq
 
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.exact import UNIT
+from analyzer.families import MAX_DEPTH, Fixed
 from analyzer.targets import FixedMemory
 from analyzer.theorems import thm_3_1
+from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,11 +60,11 @@ STATEMENT = {
     "log": "a chain of shifts has |||H − TF||| ≤ E_FFN + Σ_k Lip_k (Π_l (1 + e_l) − 1)",
 }
 BANKS = ("minimal", "balanced")
-OBJECTIVE = "with --depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
-MAX_DEPTH = 4096
-"""Layers we build: a lag of a few thousand tokens, one at a time."""
+OBJECTIVE = "with depth auto the fewest layers, then the fewest heads in all, of the banks on offer"
 MAX_PLANNED_LAG = 4 * MAX_DEPTH
 """Lags that are planned for: four tokens per layer are what float32 restores."""
+LONGEST_EXACT = thm_3_1.SHIFT * thm_3_1.MAX_SHIFTS
+"""Lags for which an exact chain is proposed."""
 MAX_COMBINATIONS = 1024
 """Combinations of letters that the read-out of a restored network may depend on."""
 
@@ -97,69 +99,73 @@ def least_budget(unit: fmpq, shift: int) -> float:
     return min(1.0, float(arb(unit) * math.comb(2 * shift, shift)))
 
 
-def check_options(
-    target: FixedMemory,
-    rpe: str,
-    bank: str,
-    depth: int | None,
-    heads: int | None,
-    error: float,
-    dtype: str,
-    restore: bool,
-    width: int | None,
-) -> None:
-    """Refuse what cannot work, before anything is built; `depth` None means as many layers as are needed."""
-    if rpe != "lin":
-        raise InputError("--depth chains shifts of lin heads, whose kernels are rational; use --rpe lin")
+def check_options(target: FixedMemory, options: Fixed) -> None:
+    """Refuse what cannot work, before anything is built."""
+    bank, heads, dtype = options.bank, options.heads, options.dtype
+    depth = None if options.depth == "auto" else options.depth
+    error = thm_3_1.DEFAULT_ERROR if options.error is None else options.error
+    if target.alphabet is not None and not options.restore:
+        raise InputError("the alphabet is what restore resets values to: set restore, or leave the alphabet out")
+    if options.rpe != "lin":
+        raise InputError(f"rpe is {options.rpe!r}; depth chains shifts of lin heads, whose kernels are rational: give rpe lin")
     if bank not in BANKS:
-        raise InputError(f"--depth goes with --bank minimal or balanced; the weights of {bank} banks are no shifts")
-    if depth is not None and not 1 <= depth <= MAX_DEPTH:
-        raise InputError(f"--depth {depth} is out of range; give auto, or 1 to {MAX_DEPTH} layers")
+        raise InputError(f"bank is {bank!r}, whose weights are no shifts; depth goes with bank minimal or balanced")
     lag = target.lags[-1]
     if depth is not None and depth > lag:
-        raise InputError(f"--depth {depth} is more layers than the lag {lag} has tokens to shift by; give at most {lag}, or auto")
-    if heads is not None and not 1 <= heads <= thm_3_1.MAX_HEADS:
-        raise InputError(f"--heads {heads} is out of range; give 1 to {thm_3_1.MAX_HEADS}")
+        raise InputError(f"depth is {depth}, more layers than the lag {lag} has tokens to shift by; give at most {lag}, or auto")
     if heads is not None and depth is not None and depth * heads < lag:
         raise Refusal(
-            f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1; give --depth auto, "
-            f"{-(-lag // heads)} layers or {least_heads(lag, depth)} heads"
+            f"{depth} layers with {heads} heads cannot reach lag {lag}: L·H ≥ T is the law for error below 1",
+            {"depth": "auto"},
+            {"depth": -(-lag // heads)},
+            {"heads": least_heads(lag, depth)},
         )
     if dtype == "exact" and heads is None and least_heads(lag, depth or 1) > thm_3_1.MAX_HEADS:
-        least = least_heads(lag, thm_3_1.MAX_HEADS)
-        raise Refusal(
-            f"lag {lag} needs more than {thm_3_1.MAX_HEADS} heads in a layer, the most that we build; give --depth {least} or more"
-        )
+        chain = least_heads(lag, thm_3_1.SHIFT)
+        reason = f"lag {lag} needs more than {thm_3_1.MAX_HEADS} heads in a layer, the most that we build"
+        raise Refusal(reason, *({"depth": chain} for _ in range(chain <= thm_3_1.MAX_SHIFTS)))
     if dtype != "exact" and lag > MAX_PLANNED_LAG:
-        raise Refusal(f"lag {lag} is longer than any chain that we plan: {MAX_PLANNED_LAG} tokens in at most {MAX_DEPTH} layers")
-    if not thm_3_1.LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+        raise Refusal(
+            f"lag {lag} is longer than any chain that we plan: {MAX_PLANNED_LAG} tokens in at most {MAX_DEPTH} layers",
+            *exactly(lag, bank, heads),
+        )
     if bank == "balanced" and dtype == "exact":
-        raise InputError("--bank balanced is best for an arithmetic; with --dtype exact use --bank minimal")
-    if restore:
-        _check_restoration(target, dtype, width)
-    elif width is not None:
-        ff.check_width(width, target.readout)
+        raise InputError("bank is 'balanced', which is fitted to a float type; with dtype exact give bank minimal")
+    if options.restore:
+        _check_restoration(target, dtype, options.width)
+    elif options.width is not None:
+        ff.check_width(options.width, target.readout)
     if dtype != "exact" and depth is not None:
-        room = 1.0 if restore else error
+        room = 1.0 if options.restore else error
         budget = least_budget(UNIT[dtype], least_heads(lag, depth))
         if budget > room:
             enough = next((n for n in range(depth, lag + 1) if least_budget(UNIT[dtype], least_heads(lag, n)) <= room), None)
-            way_out = f"give --depth auto or at least {enough}" if enough else "use --dtype float64, or a larger --error"
+            ways: list[Remedy] = [{"depth": "auto"}, {"depth": enough}] if enough else []
+            ways += [] if enough or options.restore or dtype == "float64" else [{"dtype": "float64"}]
+            ways += [] if options.restore else exactly(lag, bank, heads)
             raise Refusal(
                 f"{depth} layers are too few for lag {lag} in {dtype}: one of them shifts by {least_heads(lag, depth)} tokens, and every "
-                f"bank for that costs at least {budget:.3g} in error and rounding (u·C(2τ, τ)); {way_out}"
+                f"bank for that costs at least {budget:.3g} in error and rounding (u·C(2τ, τ))",
+                *ways,
             )
+
+
+def exactly(lag: int, bank: str, heads: int | None) -> list[Remedy]:
+    """Exact arithmetic, where minimal banks of long shifts reach every error."""
+    if lag > LONGEST_EXACT:
+        return []
+    changes: dict[str, OptionValue] = {"dtype": "exact", "depth": least_heads(lag, thm_3_1.SHIFT)}
+    return [changes | ({} if bank == "minimal" else {"bank": "minimal"}) | ({} if heads is None else {"heads": None})]
 
 
 def _check_restoration(target: FixedMemory, dtype: str, width: int | None) -> None:
     letters = target.alphabet
     if letters is None:
-        raise InputError("--restore resets errors to letters: give the --alphabet of the tokens, for example -1,1")
+        raise InputError("restore resets errors to letters: give the alphabet of the tokens, for example -1,1")
     if dtype == "exact":
-        raise InputError("--restore takes the rounding of floats away, exact networks have none; use --dtype float32 or float64")
+        raise InputError("restore takes the rounding of floats away, exact networks have none; give dtype float32 or float64")
     if width is not None:
-        raise InputError("--width does not go with --restore: the read-out is a table of the alphabet")
+        raise InputError("width does not go with restore: the read-out is a table of the alphabet")
     mantissa = (1 / UNIT[dtype]).p.bit_length() - 1
     for letter in letters:
         odd = abs(int(letter.p))
@@ -197,3 +203,25 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     slopes = sympy.Symbol("Lip", nonnegative=True) * expression(rpe, bank)
     lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", "composition", "read-out"))
     return graph
+
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    target="fixed",
+    options=Fixed,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    build="constructions.shift_chain:build",
+    verify="verify.shift_chain:verify",
+    applies=lambda target, options: options.depth is not None,
+    cases=(
+        Case({"kind": "fixed", "lags": [9]}, {"depth": "auto", "bank": "balanced", "dtype": "float32", "error": 0.05}),
+        Case({"kind": "fixed", "lags": [12], "alphabet": ["-1", "1"]}, {"depth": "auto", "restore": True, "dtype": "float32"}),
+    ),
+    shelf=8,
+    instead="it is the law L·H ≥ T and a product over layers; `build fixed` with a depth plans a chain",
+)

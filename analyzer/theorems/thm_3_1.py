@@ -23,18 +23,22 @@ Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced functio
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sympy
 from flint import arb, fmpq
 
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
-from analyzer.bump import RATES
-from analyzer.errors import InputError, Refusal
+from analyzer.bounds import Bound, Choices
+from analyzer.bump import RATES, variation
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.exact import UNIT, lower, nearest, upper
+from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, FixedBound
 from analyzer.gauss import MAX_NODES
 from analyzer.targets import FixedMemory
+from analyzer.theorems.base import Case, Theorem
+from analyzer.theorems.lag_law import lag_law
 from analyzer.theorems.pi_law import best_pi_bound
 
 if TYPE_CHECKING:
@@ -44,13 +48,14 @@ ID = "thm-3.1"
 BANKS = ("paper", "tuned", "minimal")
 LAYER_BANKS = (*BANKS, "balanced")
 """Banks of one layer for fixed lags; `balanced` ones are fitted to a float type (`constructions.balanced`)."""
-DEFAULT_ERROR = 1e-2
-LEAST_ERROR = 1e-30
-"""Errors below this are not built: the search for a bank carries 256 bits, which resolve 2^-256 next to 1."""
 MAX_BALANCED = 40
 """Heads of a balanced bank of one layer: float64 resolves 11 tokens back, with 2T + 6 heads at most."""
-MAX_HEADS = 2048
-"""Heads we build: exact weights of an interpolation bank take about 2.55 H bits each."""
+MAX_CHAINED = 256
+"""Lags for which a chain of shifts is proposed: float64 carries them to an error of 0.01 or less."""
+SHIFT = 128
+"""Tokens that a layer shifts by where lags need more layers than one: exact banks of so many heads are quick to build."""
+MAX_SHIFTS = 64
+"""Such layers that are proposed."""
 TITLE = "fixed sparse memories, one dp-free layer"
 STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
@@ -97,26 +102,61 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
+READ_OUT = "read-out"
+"""The lemma about the feed-forward read-out."""
+
+
+def extraction_of(lag: int) -> str:
+    """The lemma about the memory of a lag."""
+    return f"extraction lag {lag}"
+
+
 def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str, error: float | None) -> None:
     """Refuse combinations of heads, bank and type that one layer does not come in."""
+    if target.alphabet is not None:
+        raise InputError("an alphabet is what restore resets values to between layers: set restore and a depth, or leave the alphabet out")
     if bank == "balanced" and (dtype == "exact" or rpe == "mixed"):
-        raise InputError("a balanced bank of one layer is fitted to a float type: give --dtype float32 or float64, and --rpe lin or log")
+        raise InputError("bank is 'balanced', which is fitted to a float type: give dtype float32 or float64, and rpe lin or log")
     if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
-        raise Refusal(f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves such lags; use --depth auto")
+        fewer: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_BALANCED else []
+        reason = f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves more than a dozen tokens"
+        raise Refusal(reason, *fewer, *deeper(target, rpe, heads), *exactly(target, bank))
     if bank == "balanced" and rpe == "lin" and not target.readout.ridges:
         least = max(lower(best_pi_bound(lag, UNIT[dtype])[0]) * abs_weight for lag, abs_weight in _weights(target))
         if least > (DEFAULT_ERROR if error is None else error) and heads is None:
             raise Refusal(
                 f"no lin heads hold lag {target.lags[-1]} in {dtype} to this error: by the π-law error and price of rounding are "
-                f"{least:.3g} at least together; use --depth auto, more bits or a larger --error"
+                f"{least:.3g} at least together",
+                *deeper(target, rpe, heads),
+                *exactly(target, bank),
             )
     if rpe == "mixed":
         if bank != "minimal" or dtype != "exact" or heads is not None or len(target.lags) > 1:
-            raise InputError("--rpe mixed builds the minimal bank of one odd lag in exact arithmetic; leave --heads out")
+            raise InputError(
+                "rpe is 'mixed', which builds the minimal bank of one odd lag in exact arithmetic: leave heads, bank and dtype out"
+            )
         if target.lags[0] % 2 == 0 or target.lags[0] > 2 * MAX_NODES + 1:
             raise Refusal(
-                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}; use --rpe lin or log"
+                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}",
+                {"rpe": "lin"},
+                {"rpe": "log"},
             )
+
+
+def deeper(target: FixedMemory, rpe: ex.LayerRpe, heads: int | None) -> list[Remedy]:
+    """A chain of shifts instead of one layer: its heads are lin, and it chooses how many it has."""
+    if target.lags[-1] > MAX_CHAINED:
+        return []
+    changes: dict[str, OptionValue] = {"depth": "auto"}
+    return [changes | ({} if rpe == "lin" else {"rpe": "lin"}) | ({} if heads is None else {"heads": None})]
+
+
+def exactly(target: FixedMemory, bank: str) -> list[Remedy]:
+    """Exact arithmetic, where a minimal bank reaches every error in one layer (and in a few, if the lag is long)."""
+    lag = target.lags[-1]
+    if lag > MAX_HEADS:
+        return []
+    return [{"dtype": "exact"} | ({"bank": "minimal", "heads": None} if bank == "balanced" else {})]
 
 
 def _weights(target: FixedMemory) -> list[tuple[int, float]]:
@@ -130,12 +170,17 @@ def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
     if error is not None and not LEAST_ERROR <= error < float("inf"):
         raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
     if heads is not None and heads < 1:
-        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
+        raise InputError(f"heads is {heads}; give 1 to {MAX_HEADS}")
     if bank in ("minimal", "balanced") and heads is not None and heads < target.lags[-1]:
-        raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe))
+        raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe), {"heads": target.lags[-1]}, {"heads": None})
     needed = max(heads or 0, target.lags[-1] if bank == "minimal" else 0)
     if needed > MAX_HEADS:
-        raise Refusal(f"{needed} heads are too many: {MAX_HEADS} is the most that we build")
+        chain = -(-target.lags[-1] // SHIFT)
+        ways: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_HEADS else []
+        ways += (
+            [{"depth": chain, "rpe": "lin", "bank": "minimal", "heads": None, "dtype": "exact"}] if not ways and chain <= MAX_SHIFTS else []
+        )
+        raise Refusal(f"{needed} heads are too many: {MAX_HEADS} is the most that we build", *ways)
     if width is not None:
         ff.check_width(width, target.readout)
 
@@ -203,3 +248,99 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     used = ("read-out", *(f"extraction lag {lag}" for lag in lags))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 3.1")
     return graph
+
+
+PAPER = {"alpha": sympy.Rational(1, 100), "gamma": sympy.Rational(1, 100)}
+"""The free parameters as printed."""
+
+
+def bound(target: FixedMemory, options: FixedBound) -> Bound:
+    """Σ_k of (3.1) or (3.2) at the given heads, or at the fewest that reach the error; or the width of the read-out."""
+    if options.solve == "width":
+        return width_bound(ID, target, options.ffn, options.error, {"lags": list(target.lags)})
+    rate = None if options.rate == "best" else options.rate
+    rpe, lags, error = options.rpe, target.lags, options.error
+    if options.heads is None:
+        assert error is not None  # checked when the options were made
+        found = ex.solve_heads(rpe, lags, error, options.bank, rate, options.share)
+    else:
+        found = ex.attention_bound(rpe, lags, options.heads, options.bank, rate, options.share)
+    law = lag_law(rpe, lags, error if error is not None else 0.0)
+    alphas, gammas = ([nearest(getattr(t, name)) for t in found.tunings] for name in ("alpha", "gamma"))
+    single = len(set(zip(alphas, gammas, strict=True))) == 1
+    data: dict[str, Any] = {
+        "lags": list(lags),
+        "rpe": rpe,
+        "tuning": options.bank,
+        "attention": upper(found.total),
+        "heads": found.total_heads,
+        "rate": found.rate,
+        "alpha": alphas[0] if single else alphas,
+        "gamma": gammas[0] if single else gammas,
+        "variation": upper(variation(found.rate)),
+        "split": list(found.heads),
+        "shared": options.share,
+        "lower_bound_heads": law.heads,
+        "lower_bound_status": law.status,
+    }
+    hand = ex.hand_tuning(rpe, lags[0])
+    if options.bank == "tuned" and len(lags) == 1 and hand is not None:
+        value = ex.extraction_bound(rpe, lags[0], found.total_heads, found.rate, hand)
+        data["closed_form"] = {"alpha": nearest(hand.alpha), "gamma": nearest(hand.gamma), "attention": upper(value)}
+    parts = {extraction_of(lag): upper(e) for lag, e in zip(lags, found.errors, strict=True)}
+    constants = PAPER if options.bank == "paper" else {}
+    return Bound(ID, upper(found.total), parts, attention_expression(rpe, lags), constants, data, claim="attention error")
+
+
+def width_bound(theorem: str, target: Any, ffn: str, error: float | None, data: dict[str, Any]) -> Bound:
+    """The width for a read-out error on the paper's domain [−2, 2]^D."""
+    radii = [arb(2)] * target.readout.coordinates
+    plan = ff.plan_feedforward(ffn, target.readout, radii, None, error)
+    data |= {
+        "ffn": ffn,
+        "width": plan.width,
+        "readout": target.readout.text,
+        "readout_error": upper(plan.error),
+        "domain": "[-2, 2]^D",
+        "barron_norm": upper(target.readout.barron_norm(radii)),
+        "lipschitz": [upper(v) for v in target.readout.lipschitz(radii)],
+    }
+    expression = ff.SPLINE if ffn == "spline" else ff.BARRON
+    return Bound(theorem, upper(plan.error), {READ_OUT: upper(plan.error)}, expression, {}, data, claim="read-out error")
+
+
+def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | None) -> Choices:
+    """The heads that each choice of constants needs for an error, or the error it promises at given heads, and the lag law."""
+    rows = []
+    for bank in ("paper", "tuned"):
+        found = bound(target, FixedBound(rpe=rpe, bank=bank, heads=heads, error=error))
+        rows.append({"bank": bank, "heads": found.heads, "error": found.total, "rate": found.data["rate"]})
+    least = target.lags[-1]
+    enough = heads is None or heads >= least
+    rows.append({"bank": "minimal", "heads": least, "error": (0.0 if error is None else error) if enough else None, "rate": None})
+    law = lag_law(rpe, target.lags, error if error is not None else 0.0)
+    rows.append({"bank": "lag law", "heads": law.heads, "error": 1.0 if heads is not None and heads < law.heads else None, "rate": None})
+    return Choices(ID, tuple(rows), error)
+
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    target="fixed",
+    options=Fixed,
+    bound_options=FixedBound,
+    bound=bound,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    build="constructions.thm_3_1:build",
+    verify="verify.thm_3_1:verify",
+    applies=lambda target, options: options.depth is None,
+    cases=(
+        Case({"kind": "fixed", "lags": [2, 4], "readout": "x0 + m1*m2"}, {"error": 0.05}, {"heads": 64}),
+        Case({"kind": "fixed", "lags": [2]}, {"dtype": "float32"}, {"error": 0.1, "bank": "paper"}),
+    ),
+    shelf=1,
+)

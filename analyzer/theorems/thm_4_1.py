@@ -23,6 +23,7 @@ from functools import partial
 
 from analyzer.extraction import adaptive_expression
 from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems.base import Case
 
 ID = "thm-4.1"
 TITLE = "adaptive memories with lags of the current token, two layers"
@@ -30,3 +31,15 @@ STATEMENT = thm_3_1.STATEMENT
 expression = adaptive_expression
 citation = partial(thm_3_1.citation, result="Theorem 4.1")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
+
+THEOREM = thm_4_4.adaptive_theorem(
+    ID,
+    TITLE,
+    __doc__,
+    (Case(thm_4_4.POINTER, {"error": 0.05}, {"heads": 128}),),
+    2,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+)

@@ -41,11 +41,14 @@ from flint import arb, fmpq
 
 from analyzer import extraction as ex
 from analyzer import feedforward as ff
-from analyzer.adaptive import AdaptiveMemory, show_token
-from analyzer.errors import InputError, Refusal
-from analyzer.exact import upper
+from analyzer.adaptive import MAX_LAG, AdaptiveMemory, show_token
+from analyzer.bounds import Bound
+from analyzer.errors import InputError, OptionValue, Refusal, Remedy
+from analyzer.exact import nearest, upper
+from analyzer.families import MAX_HEADS, Adaptive, AdaptiveBound
+from analyzer.lag_encoding import encode, rounding_margin, slot_form
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.thm_3_1 import LEAST_ERROR, MAX_HEADS
+from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -57,14 +60,6 @@ _CHAIN = {
     "log": "√Σe_k² ≤ C(n)/H^n √(Σ_{l≤K} T_l^{2.02(n+1)} + (Σ_{l>K} T_l^{1.01})^{2n+2})",
 }
 STATEMENT = {rpe: f"|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  {text},  L = levels + 1" for rpe, text in _CHAIN.items()}
-OPTIONS = {
-    "rpe": ("lin", "log"),
-    "attention": ("dp", "tmx"),
-    "bank": thm_3_1.BANKS,
-    "encode": ("exact", "barron"),
-    "rounding": ("ideal", "relu"),
-    "dtype": ("exact", "float64", "float32"),
-}
 
 
 def citation(bank: str, ffn: str) -> str:
@@ -83,7 +78,7 @@ def check_alphabet(target: AdaptiveMemory, dtype: str) -> None:
     """Refuse tokens that a float type cannot hold: the network would see others."""
     for token in target.alphabet:
         if dtype != "exact" and not all(fits(v, dtype) for v in token):
-            raise InputError(f"the token {show_token(token)} is no {dtype} number; use --dtype exact or an alphabet of dyadic numbers")
+            raise InputError(f"the token {show_token(token)} is no {dtype} number; give dtype exact, or an alphabet of dyadic numbers")
 
 
 def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
@@ -95,43 +90,33 @@ def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
     return "thm-4.1" if attention == "dp" else "prop-4.3"
 
 
-def check_sizes(target: AdaptiveMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None) -> None:
+def check_sizes(target: AdaptiveMemory, options: Adaptive) -> None:
     """Refuse sizes that cannot work, before anything is built."""
-    if error is not None and not LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
-    if heads is not None and not 1 <= heads <= MAX_HEADS:
-        raise InputError(f"{heads} heads: give 1 to {MAX_HEADS}")
-    if heads is not None and bank == "minimal":
-        raise InputError("a minimal bank has the heads it needs; --heads goes with --bank paper or tuned")
     for k, name in enumerate(target.names):
-        needed = ex.adaptive_heads(rpe, target.occurring(k)) if bank == "minimal" else 0
+        needed = ex.adaptive_heads(options.rpe, target.occurring(k)) if options.bank == "minimal" else 0
         if needed > MAX_HEADS:
-            raise Refusal(f"{name} needs {needed} heads of a minimal {rpe} bank: {MAX_HEADS} is the most that we build; use shorter lags")
+            ways: list[Remedy] = [{"rpe": "lin"}] if options.rpe == "log" and max(target.occurring(k)) < MAX_HEADS else []
+            raise Refusal(f"{name} needs {needed} heads of a minimal {options.rpe} bank: {MAX_HEADS} is the most that we build", *ways)
 
 
-def check_options(
-    target: AdaptiveMemory, rpe: ex.Rpe, attention: str, bank: str, encode: str, rounding: str, width: int | None, dtype: str
-) -> None:
-    """Refuse unknown options, and combinations that cannot work, with the reason."""
-    chosen = {"rpe": rpe, "attention": attention, "bank": bank, "encode": encode, "rounding": rounding, "dtype": dtype}
-    for name, value in chosen.items():
-        if value not in OPTIONS[name]:
-            raise InputError(f"{name} is {value!r}; choose from {', '.join(OPTIONS[name])}")
-    if encode == "barron" and rounding == "relu":
-        raise InputError("a relu staircase is built on the alphabet itself, nothing is sampled; use --encode exact or --rounding ideal")
-    if width is not None and encode != "barron":
-        raise InputError("--width is the number of Barron neurons per lag; it goes with --encode barron")
-    if width is not None and not 1 <= width <= ff.MAX_WIDTH:
-        raise InputError(f"--width {width} is out of range; give 1 to {ff.MAX_WIDTH}")
+def check_options(target: AdaptiveMemory, options: Adaptive) -> None:
+    """Refuse combinations that cannot work in floats, with the reason."""
+    bank, dtype = options.bank, options.dtype
     if dtype == "exact":
         return
-    if bank != "minimal":
-        raise Refusal(f"the weights of a {bank} bank are astronomical; use --bank minimal or --dtype exact")
     check_alphabet(target, dtype)
-    if rounding == "relu":
-        raise Refusal(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer; use --rounding ideal or --dtype exact")
-    if rpe == "log" and attention == "dp":
-        raise Refusal(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}; use --attention tmx or --dtype exact")
+    reasons, changes = list[str](), dict[str, OptionValue]()
+    if bank != "minimal":
+        reasons.append(f"the weights of a {bank} bank are astronomical")
+        changes |= {"bank": "minimal", "heads": None}
+    if options.rounding == "relu":
+        reasons.append(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer")
+        changes["rounding"] = "ideal"
+    if options.rpe == "log" and options.attention == "dp":
+        reasons.append(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}")
+        changes["attention"] = "tmx"
+    if reasons:
+        raise Refusal("; ".join(reasons), changes, {"dtype": "exact"})
 
 
 @dataclass(frozen=True)
@@ -257,3 +242,119 @@ def parallel_levels(lags: Sequence[int], chain: int) -> list[list[int]]:
     """The paper's class: the first K memories one after the other, the rest in parallel."""
     rest = list(lags[chain:])
     return [[lag] for lag in lags[:chain]] + ([rest] if rest else [])
+
+
+def bound(theorem: str, target: AdaptiveMemory | None, options: AdaptiveBound) -> Bound:
+    """Bounds with H heads in every layer: one level after the other, and for prop-4.5 two layers beside M + 1."""
+    if (target is None) == (options.lags is None):
+        raise InputError("give either a target, or the longest lag of each memory as lags")
+    if options.solve == "width":
+        if target is None:
+            raise InputError("solve=width needs a target: the width depends on the read-out")
+        return thm_3_1.width_bound(theorem, target, options.ffn, options.error, {})
+    longest = options.lags if target is None else tuple(max(target.occurring(k)) for k in range(len(target.memories)))
+    assert longest is not None
+    levels = _levels(theorem, target, longest, options.chain)
+    data: dict[str, Any] = {"rpe": options.rpe, "tuning": options.bank, "lags": list(longest), "levels": levels}
+    flat = _described(levels, options)
+    data |= flat
+    if target is not None:
+        data["memories"] = _lag_widths(target, options.rpe)
+    if theorem == "prop-4.5":
+        deep = [[lag] for lag in longest]
+        widths = [row["width_theorem"] for row in data["memories"]] if target is not None else None
+        shallow = flat | {"inner_width": sum(widths) if widths else None}
+        deeper = _described(deep, options) | {"inner_width": max(widths) if widths else None}
+        data |= deeper | {"levels": deep, "comparison": {"two layers": shallow, "M + 1 layers": deeper}}
+    parts = {f"extraction m{k}": error for k, error in enumerate(data["errors"], start=1)}
+    expression = thm_3_1.attention_expression(options.rpe, longest)
+    constants = thm_3_1.PAPER if options.bank == "paper" else {}
+    return Bound(theorem, data["attention"], parts, expression, constants, data, claim="attention error")
+
+
+def _levels(theorem: str, target: AdaptiveMemory | None, longest: tuple[int, ...], chain: int | None) -> list[list[int]]:
+    """The longest lag of every memory, level by level."""
+    if not longest or not all(1 <= lag <= MAX_LAG for lag in longest):
+        raise InputError(f"lags are whole numbers from 1 to {MAX_LAG}")
+    if chain is not None and (theorem != ID or target is not None or chain > len(longest)):
+        raise InputError(f"chain goes with {ID} and lags, and counts at most the {len(longest)} memories")
+    if target is not None and target.depth > 1 and theorem != ID:
+        raise InputError(f"this target has {target.depth} levels; {theorem} is about lags of the current token, use {ID}")
+    if theorem != ID:
+        return [list(longest)]
+    if target is not None:
+        return [[longest[k] for k in group] for group in target.schedule(False)]
+    return parallel_levels(longest, len(longest) if chain is None else chain)
+
+
+def _described(levels: list[list[int]], options: AdaptiveBound) -> dict[str, Any]:
+    rate = None if options.rate == "best" else options.rate
+    if options.heads is None:
+        assert options.error is not None  # checked when the options were made
+        found = solve_heads(options.rpe, levels, options.error, options.bank, rate)
+    else:
+        found = leveled_bound(options.rpe, levels, options.heads, options.bank, rate)
+    return {
+        "layers": len(levels) + 1,
+        "heads": found.heads,
+        "split": [list(level.heads) for level in found.levels],
+        "rate": [level.rate for level in found.levels],
+        "alpha": [[nearest(t.alpha) for t in level.tunings] for level in found.levels],
+        "gamma": [[nearest(t.gamma) for t in level.tunings] for level in found.levels],
+        "errors": [upper(e) for e in found.errors],
+        "attention": upper(found.total),
+        "root_sum_square": upper(found.root_sum_square),
+    }
+
+
+def _lag_widths(target: AdaptiveMemory, rpe: ex.Rpe) -> list[dict[str, Any]]:
+    """Barron norms and sampling widths of a target's lags, for dot-product attention and parents without error."""
+    rows, form = [], slot_form(rpe, "dp")
+    for k, name in enumerate(target.names):
+        margin = rounding_margin(form, max(target.occurring(k)))
+        row: dict[str, Any] = {"name": name, "lags": list(target.occurring(k)), "margin": upper(margin)}
+        rows.append(row | encode(target, k).describe(form, margin))
+    return rows
+
+
+POINTER = {
+    "kind": "adaptive",
+    "alphabet": [["-1"], ["1"]],
+    "readout": "x0*m1",
+    "memory": [{"name": "m1", "lag": ["1", "2"], "parent": "x0"}],
+}
+NESTED = {**POINTER, "readout": "m1*m2", "memory": [*POINTER["memory"], {"name": "m2", "lag": ["2", "1"], "parent": "m1"}]}
+PAIR = {**POINTER, "readout": "m1 + m2", "memory": [*POINTER["memory"], {"name": "m2", "lag": ["3", "1"], "parent": "x0"}]}
+"""Small targets: one lag, two nested lags, two lags side by side."""
+
+
+def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], shelf: float, **symbolic: Any) -> Theorem:
+    """One of the four results that share construction and certificate."""
+    return Theorem(
+        id=id,
+        title=title,
+        page=page,
+        target="adaptive",
+        options=Adaptive,
+        bound_options=AdaptiveBound,
+        bound=lambda target, options: bound(id, target, options),
+        build="constructions.thm_4_4:build",
+        verify="verify.thm_4_4:verify",
+        applies=lambda target, options: theorem_of(target, options.attention, options.deep) == id,
+        cases=cases,
+        shelf=shelf,
+        **symbolic,
+    )
+
+
+THEOREM = adaptive_theorem(
+    ID,
+    TITLE,
+    __doc__,
+    (Case(NESTED, {"error": 0.05}, {"heads": 256}), Case(NESTED, {"rpe": "log", "attention": "tmx"}, {"error": 0.5})),
+    5,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+)

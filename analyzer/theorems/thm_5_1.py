@@ -43,13 +43,16 @@ import sympy
 from flint import arb, fmpq
 
 from analyzer import extraction as ex
+from analyzer import families
 from analyzer import feedforward as ff
+from analyzer.bounds import Bound
 from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import evaluate, rational, upper, working_precision
+from analyzer.exact import evaluate, nearest, rational, upper, working_precision
 from analyzer.memory_kernels import MemoryKernel
 from analyzer.targets import KernelMemory
 from analyzer.theorems import thm_3_1
+from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -89,7 +92,7 @@ def check_sizes(target: KernelMemory, rpe: ex.Rpe, bank: str, heads: int | None,
         raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
     least = len(target.kernels) * (1 if bank == "fitted" else 3)
     if heads is not None and not least <= heads <= MAX_HEADS:
-        raise InputError(f"{heads} heads: a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
+        raise InputError(f"heads is {heads}; a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
     if bank != "fitted":
         for kernel in target.parsed:
             check_shape(rpe, kernel)
@@ -101,8 +104,9 @@ def check_shape(rpe: ex.Rpe, kernel: MemoryKernel) -> None:
     """lin heads need exponential decay for the theorem (fitted banks do not)."""
     if rpe == "lin" and kernel.shape == "power":
         raise Refusal(
-            f"theorem 5.1 with lin heads asks for O(e^(-beta s)), kernel {kernel.text[:60]!r} falls like a power; "
-            "use --rpe log or a fitted bank"
+            f"theorem 5.1 with lin heads asks for O(e^(-beta s)), kernel {kernel.text[:60]!r} falls like a power",
+            {"bank": "fitted"},
+            {"rpe": "log"},
         )
 
 
@@ -246,7 +250,11 @@ def attention_bound(
         best = _best(rpe, kernel, share, tuning, rate)
         if best is None:
             reason = _no_rate(rpe, kernel, tuning, rate)
-            raise Refusal(reason or f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs n + 2 of them")
+            if reason is not None:
+                raise Refusal(reason, {"bank": "fitted"})
+            needed = (rate or 1) + 2
+            few = f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs {needed} of them"
+            raise Refusal(few, {"heads": needed * len(kernels)})
         found.append(best)
     return KernelBound(shares, tuple(n for n, _, _ in found), tuple(t for _, t, _ in found), tuple(e for _, _, e in found))
 
@@ -257,7 +265,7 @@ def _no_rate(rpe: ex.Rpe, kernel: MemoryKernel, tuning: str, rate: int | None) -
         return None
     law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 2 - gamma)/(1 + alpha)"
     which = "no rate n is" if rate is None else f"rate n = {rate} is not"
-    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only; use a fitted bank"
+    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only"
 
 
 def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuning: str = "tuned", rate: int | None = None) -> KernelBound:
@@ -265,7 +273,7 @@ def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuni
     for kernel in kernels:
         reason = _no_rate(rpe, kernel, tuning, rate)
         if reason is not None:
-            raise Refusal(reason)
+            raise Refusal(reason, {"bank": "fitted"})
 
     def holds(heads: int) -> bool:
         try:
@@ -323,3 +331,62 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     used = ("read-out", *(f"kernel k{k}" for k in range(1, len(lags) + 1)))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 5.1")
     return graph
+
+
+def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
+    """Σ_k of (5.1) at the given heads, or at the fewest that reach the error."""
+    rpe, parsed = options.rpe, target.parsed
+    rate = None if options.rate == "best" else options.rate
+    if options.heads is None:
+        assert options.error is not None  # checked when the options were made
+        found = solve_heads(rpe, parsed, options.error, options.bank, rate)
+    else:
+        found = attention_bound(rpe, parsed, options.heads, options.bank, rate)
+    envelopes = [kernel.envelope for kernel in parsed]
+    errors = [upper(e) for e in found.errors]
+    data = {
+        "kernels": list(target.kernels),
+        "rpe": rpe,
+        "tuning": options.bank,
+        "attention": upper(found.total),
+        "heads": sum(found.heads),
+        "split": list(found.heads),
+        "rate": list(found.rates),
+        "alpha": [nearest(t.alpha) for t in found.tunings],
+        "gamma": [nearest(t.gamma) for t in found.tunings],
+        "variation": [upper(bump_variation(rpe, k, n, t)) for k, n, t in zip(parsed, found.rates, found.tunings, strict=True)],
+        "errors": errors,
+        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": nearest(e.constant)} for e in envelopes],
+    }
+    parts = {f"kernel k{k}": error for k, error in enumerate(errors, start=1)}
+    constants = PAPER[rpe] if options.bank == "paper" else {}
+    return Bound(ID, upper(found.total), parts, expression(rpe, options.bank), constants, data, claim="attention error")
+
+
+_BETA = sympy.Symbol("beta", positive=True)
+PAPER = {
+    "lin": {"alpha": sympy.Rational(1, 200), "gamma": _BETA / 100},
+    "log": {"alpha": sympy.Rational(1, 100), "gamma": _BETA / 10000},
+}
+"""The free parameters as printed."""
+
+THEOREM = Theorem(
+    id=ID,
+    title=TITLE,
+    page=__doc__,
+    target="kernel",
+    options=families.Kernel,
+    bound_options=families.KernelBound,
+    bound=bound,
+    formulas=STATEMENT,
+    expression=expression,
+    lemmas=proof_graph,
+    citation=citation,
+    build="constructions.thm_5_1:build",
+    verify="verify.thm_5_1:verify",
+    cases=(
+        Case({"kind": "kernel", "kernels": ["exp(-s/2)"]}, {"error": 0.05}, {"heads": 64}),
+        Case({"kind": "kernel", "kernels": ["(s+1)**-4"]}, {"rpe": "log", "heads": 3}, {"heads": 64, "rpe": "log"}),
+    ),
+    shelf=7,
+)

@@ -11,4 +11,4 @@ MOST_LAGS = 16
 
 def check_lags(most: int) -> None:
     if not 1 <= most <= MOST_LAGS:
-        raise InputError(f"--lags {most} is out of range; give 1 to {MOST_LAGS}")
+        raise InputError(f"lags is {most}; give 1 to {MOST_LAGS}")

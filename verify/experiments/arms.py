@@ -26,7 +26,6 @@ from analyzer.targets import Target
 from constructions.bundle import Bundle
 from constructions.learning import as_float, randomised, slot_values, train
 from constructions.recipes import Recipe
-from constructions.target_values import settled
 from constructions.training import Progress, Trained
 from constructions.transformer import Transformer
 from verify.compare import Protocol, compare, derived_length
@@ -87,9 +86,8 @@ def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, see
     """The comparison of all arms, with a mechanism for every arm and a sentence."""
     networks = [(name, bundle) for name, (bundle, _) in arms.items()]
     length = derived_length(target, [bundle.network for _, bundle in networks])
-    letters = getattr(target, "alphabet", None) is not None
-    tokens = "letters" if letters else "signs" if signs else "uniform"
-    result = compare(networks, target, Protocol(SEQUENCES, length, settled(target), seed, tokens))
+    tokens = "letters" if target.alphabet is not None else "signs" if signs else "uniform"
+    result = compare(networks, target, Protocol(SEQUENCES, length, target.settled, seed, tokens))
     rows = []
     for name, (bundle, run) in arms.items():
         if run is not None:
@@ -132,7 +130,7 @@ def sentence(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         answer = (answers | left.get(row["arm"], {}))[row["mechanism"]["kind"]]
         thrown = row["arm"] == CONTINUED and row["mechanism"]["kind"] == "none" and row["highest_loss"] > THROWN * row["first_loss"]
-        why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller --continued-rate" if thrown else ""
+        why = f", thrown off by its first steps (loss up to {row['highest_loss']:.2g}): try a smaller continued_rate" if thrown else ""
         square = "not finite" if row["mean_square"] is None else f"{row['mean_square']:.2g}"
         parts.append(f"{row['arm']} {answer} (mean square error {square}{why})")
     return "; ".join(parts) + " (sampled)"

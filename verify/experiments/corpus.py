@@ -32,14 +32,14 @@ class Corpus:
 
 def check_length(length: int) -> None:
     if not LEAST_LENGTH <= length <= MAX_LENGTH:
-        raise InputError(f"--length {length} is out of range; give {LEAST_LENGTH} to {MAX_LENGTH} characters")
+        raise InputError(f"length is {length}; give {LEAST_LENGTH} to {MAX_LENGTH} characters")
 
 
 def read_corpus(path: Path, length: int) -> Corpus:
     """A UTF-8 text that is long enough for windows of this length in its last tenth."""
     check_length(length)
     if not path.is_file():
-        raise InputError(f"{str(path)[:80]} is not a file; --text takes a UTF-8 text")
+        raise InputError(f"{str(path)[:80]} is not a file; `text` takes a UTF-8 text")
     try:
         with path.open("rb") as file:
             data = file.read(4 * MAX_CHARACTERS + 1)
@@ -52,7 +52,7 @@ def read_corpus(path: Path, length: int) -> Corpus:
         raise InputError(f"{str(path)[:80]} has more than {MAX_CHARACTERS} characters; cut it")
     least = HELD_OUT * (LEAST_WINDOWS * length + 1)
     if len(text) < least:
-        raise InputError(f"{str(path)[:80]} has {len(text)} characters; windows of {length} need {least} at least, or a smaller --length")
+        raise InputError(f"{str(path)[:80]} has {len(text)} characters; windows of {length} need {least} at least, or a smaller length")
     counts = Counter(text)
     if not 2 <= len(counts) <= MAX_ALPHABET:
         raise InputError(f"{str(path)[:80]} has {len(counts)} different characters; a text with 2 to {MAX_ALPHABET} is needed")

@@ -73,7 +73,7 @@ def fig_5(sequences: int = 2000, seed: int = 0, report: Callable[[str], None] = 
 
 def check_sequences(sequences: int) -> None:
     if not LEAST_SEQUENCES <= sequences <= MAX_SEQUENCES:
-        raise InputError(f"--sequences {sequences} is out of range; give {LEAST_SEQUENCES} to {MAX_SEQUENCES}")
+        raise InputError(f"sequences is {sequences}; give {LEAST_SEQUENCES} to {MAX_SEQUENCES}")
 
 
 def target_of(alpha: str, rank: int) -> CouplingTarget:
@@ -137,7 +137,7 @@ def slope(errors: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """Least squares of log error on log m, m = 1, 2, …: slope and its standard error."""
     found = power_law(np.arange(1, len(errors) + 1), errors)
     if found is None:
-        raise InputError("an error is 0, so it has no power law: give more --sequences")
+        raise InputError("an error is 0, so it has no power law: give more sequences")
     return found.exponent, found.error
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from analyzer.errors import InputError, Refusal
 from analyzer.memory_kernels import parse_kernel
-from analyzer.theorems import rnn
-from analyzer.theorems.rnn import (
+from analyzer.theorems import jl_6
+from analyzer.theorems.jl_6 import (
     causal_floor,
     centred_logits,
     complexity_of_values,
@@ -205,5 +205,5 @@ def test_shown_floors_are_true(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_page_states_and_proves() -> None:
-    page = rnn.__doc__ or ""
+    page = jl_6.__doc__ or ""
     assert all(word in page for word in ("Prop 6.1", "Prop 6.2", "Prop 6.3", "Proof", "Remark"))

@@ -68,6 +68,7 @@ from flint import arb, arb_mat, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import lower, maximum, nearest, upper, working_precision
 from analyzer.memory_kernels import LATEST_PEAK, MemoryKernel
+from analyzer.theorems.base import Theorem
 
 ID = "jl-6"
 TITLE = "recurrent networks beside the Transformer: order, mixing, and floors for every causal model"
@@ -359,3 +360,6 @@ def truncated_exponential(rate: fmpq, last: int) -> tuple[Complexity, Complexity
     with working_precision(PRECISION):
         values = [(-arb(rate) * s).exp() for s in range(last + 1)]
     return complexity_of_values(values), complexity_of_values(values, 1 + 1 / rate)
+
+
+THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=25)

@@ -1,0 +1,93 @@
+"""`build`: the network of a theorem's proof, certified, as a bundle."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from analyzer.families import Adaptive, Coupling, Fixed, Kernel
+from analyzer.options import Options
+from lemmaformer.commands.flags import Answer, answers, given, of_target, options_of, output, target_of
+
+FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
+    "fixed": (
+        Fixed,
+        "Given tokens back, by one layer or a chain of shifts.",
+        "Fixed memories: y_t = f(x_t, x_{t-T1}, …), the tokens T1, T2, … steps back, by Theorem 3.1 of Wang & E in one layer that reads "
+        "positions only (dp-free) or, with --depth, by a chain of shifts.",
+        "lemmaformer build fixed --lags 2,5 --readout 'x0 + m1*m2' --error 1e-2 --out net  (3 seconds)",
+    ),
+    "adaptive": (
+        Adaptive,
+        "Lags that depend on the tokens.",
+        "Adaptive memories: how far back to look is read off the tokens themselves, by Theorems 4.1 and 4.4 of Wang & E; one layer per "
+        "level of dependency, with dot products (dp) or 't minus x' scores (tmx).",
+        "lemmaformer build adaptive --target examples/nested.toml --out nested  (3 seconds)",
+    ),
+    "kernel": (
+        Kernel,
+        "Memories that fade with the distance.",
+        "Essentially sparse memories: y_t = f(x_t, Σ ρ_k(s) x_{t-s}, …) with kernels that fade, by Theorem 5.1 of Wang & E.",
+        "lemmaformer build kernel --kernel 'exp(-s/5)' --error 0.05 --out fading  (3 seconds)",
+    ),
+    "coupling": (
+        Coupling,
+        "One softmax head that compares tokens.",
+        "Low-rank couplings: y_t = F(Σ softmax[rho(x_t, x_s)] f(x_s)) with one softmax head, by Theorem 4.2 of Jiang & Li.",
+        "lemmaformer build coupling --rho 'exp(-4*(u-v)**2)' --error 0.05 --out near  (10 seconds)",
+    ),
+}
+
+
+class _Families(click.Group):
+    """The families, and every theorem of another distribution under its own id."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return [*FAMILIES, *(theorem.id for theorem in _foreign())]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in FAMILIES:
+            family, brief, help, example = FAMILIES[name]
+            return _command(name, name, None, family, brief, help, example)
+        for theorem in _foreign():
+            if theorem.id == name and theorem.options is not None and theorem.target is not None:
+                help = f"{theorem.title[0].upper()}{theorem.title[1:]}."
+                return _command(name, theorem.target, name, theorem.options, theorem.title[:60], help, f"lemmaformer theorems {name}")
+        return None
+
+
+def _foreign() -> list[Any]:
+    from importlib.metadata import entry_points
+
+    from analyzer.theorems import GROUP, THEOREMS
+
+    found = [THEOREMS[entry.name] for entry in entry_points(group=GROUP)]
+    return [theorem for theorem in found if theorem.build is not None]
+
+
+def _command(name: str, kind: str, theorem: str | None, options: type[Options], brief: str, help: str, example: str) -> click.Command:
+    @of_target(kind)
+    @options_of(options)
+    @output
+    @answers
+    def command(out: Path, force: bool, **keywords: Any) -> Answer:
+        import lemmaformer as lf
+        from constructions.card import check_output
+        from lemmaformer.pages import Written
+
+        target = target_of(keywords, kind)
+        read = options.read(given(keywords))
+        check_output(out, overwrite=force)
+        net = lf.build(target, read, theorem=theorem)
+        net.save(out, overwrite=force)
+        return Written.built(net, out)
+
+    return click.command(name, help=help, short_help=brief, epilog=f"Example: {example}")(command)
+
+
+@click.group(cls=_Families)
+def build() -> None:
+    """Build the network of a theorem's proof and write it as a bundle: a folder with card, weights and citation.
+
+    The network is certified before it is written: its worst-case error over all token sequences is at most what was asked for.
+    """

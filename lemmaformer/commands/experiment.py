@@ -1,0 +1,139 @@
+"""`experiment`: published experiments, repeated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lemmaformer.commands.flags import NEW, Answer, answers, given, options_of, place
+from lemmaformer.options import Arms, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
+
+
+@click.group()
+def experiment() -> None:
+    """Published experiments, repeated: trained networks beside constructed ones and certified floors."""
+
+
+@experiment.command(
+    "jl-table-2", short_help="Order and filters: RNN and Transformer.", epilog="Example: lemmaformer experiment jl-table-2  (4 minutes)"
+)
+@options_of(FullSeeds)
+@answers
+def jl_table_2(**keywords: Any) -> Answer:
+    """Jiang & Li, Table 2: an RNN minds the order of tokens, a Transformer minds filters.  [default: 3 seeds, 6000 steps]"""
+    import lemmaformer as lf
+
+    return lf.experiments.jl_table(2, **given(keywords))
+
+
+@experiment.command(
+    "jl-table-3", short_help="A memory without structure.", epilog="Example: lemmaformer experiment jl-table-3  (2 minutes)"
+)
+@options_of(FullSeeds)
+@answers
+def jl_table_3(**keywords: Any) -> Answer:
+    """Jiang & Li, Table 3: a memory without structure, in order and permuted.  [default: 3 seeds, 6000 steps]"""
+    import lemmaformer as lf
+
+    return lf.experiments.jl_table(3, **given(keywords))
+
+
+@experiment.command(
+    "jl-fig-5", short_help="Error against m_h, and its exponent.", epilog="Example: lemmaformer experiment jl-fig-5  (one minute)"
+)
+@options_of(Fig5)
+@place("figure", "Error against m_h as a PNG file.")
+@answers
+def jl_fig_5(figure: Path | None, **keywords: Any) -> Answer:
+    """Jiang & Li, Figure 5: error against m_h for given singular values, and which exponent it follows."""
+    import lemmaformer as lf
+
+    found = lf.experiments.jl_fig_5(**given(keywords))
+    return found if figure is None else found.draw(figure)
+
+
+@experiment.command(
+    "jl-fig-1", short_help="Images of digits: error against m_h.", epilog="Example: lemmaformer experiment jl-fig-1  (2 minutes)"
+)
+@options_of(Digits)
+@place("figure", "Error against head dimension and spectra as a PNG file.")
+@answers
+def jl_fig_1(figure: Path | None, **keywords: Any) -> Answer:
+    """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
+    import lemmaformer as lf
+
+    found = lf.experiments.jl_fig_1(**given(keywords))
+    return found if figure is None else found.draw(figure)
+
+
+@experiment.command(
+    "horizon", short_help="Do trained layers beat certified limits?", epilog="Example: lemmaformer experiment horizon  (5 minutes)"
+)
+@options_of(HorizonRuns)
+@place("figure", "Error against lag as a PNG file.")
+@answers
+def horizon(figure: Path | None, **keywords: Any) -> Answer:
+    """Do trained float32 networks ever beat the certified optimum for a lag, and where do they stop learning it?"""
+    import lemmaformer as lf
+
+    found = lf.experiments.horizon(**given(keywords))
+    return found if figure is None else found.draw(figure)
+
+
+@experiment.command(
+    "we-lm",
+    short_help="Language models of a text's characters.",
+    epilog="Example: lemmaformer experiment we-lm --text book.txt  (8 minutes)",
+)
+@click.option("--text", type=NEW, required=True, metavar="FILE", help="A UTF-8 text; its last tenth is held out.")
+@options_of(Language)
+@answers
+def we_lm(text: Path, **keywords: Any) -> Answer:
+    """Wang & E, 1a and 3b, on the characters of a text: depth against heads at equal parameters, with and without dot products."""
+    import lemmaformer as lf
+
+    return lf.experiments.we_lm(text, **given(keywords))
+
+
+@experiment.command(
+    "arms", short_help="Does training find the mechanism?", epilog="Example: lemmaformer experiment arms net --out arms  (one minute)"
+)
+@click.argument("folder", type=NEW, metavar="BUNDLE")
+@options_of(Arms)
+@click.option("--out", type=NEW, required=True, help="A new folder for the bundles of all arms.")
+@place("figure", "The comparison as a PNG file.")
+@answers
+def arms(folder: Path, out: Path, figure: Path | None, **keywords: Any) -> Answer:
+    """A constructed network (BUNDLE), one of its structure trained from random weights, and one trained from its own weights.
+
+    Does training find, keep or leave the mechanism? The arms are written as bundles into --out and compared.
+    """
+    import lemmaformer as lf
+
+    found = lf.experiments.arms(lf.load(folder), out, **given(keywords))
+    return found if figure is None else found.draw(figure)
+
+
+def _regression(name: str, subject: str, steps: int, seeds: int) -> None:
+    """`experiment we-…`."""
+
+    @experiment.command(name, short_help=subject[:50].split(":")[0], epilog=f"Example: lemmaformer experiment {name}  (1 to 2 minutes)")
+    @options_of(WeSeeds)
+    @answers
+    def command(**keywords: Any) -> Answer:
+        import lemmaformer as lf
+
+        return lf.experiments.we(name, **given(keywords))
+
+    command.help = f"Wang & E, experiment {name[3:]}: {subject}.  [default: {seeds} seeds, {steps} steps; full: 5 and 10000]"
+
+
+def _all(add: Callable[[str, str, int, int], None]) -> None:
+    from lemmaformer.experiments import WE
+
+    for name, about in WE.items():
+        add(name, *about)
+
+
+_all(_regression)

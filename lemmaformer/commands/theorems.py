@@ -1,0 +1,64 @@
+"""`theorems` and `bound`: what is stated, and what it promises. Neither loads JAX."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from analyzer.errors import InputError
+from analyzer.families import AdaptiveBound, CouplingBound, FixedBound, KernelBound
+from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, target_of
+
+RPE = click.Choice(["lin", "log"])
+BANK = click.Choice(["paper", "tuned", "minimal"])
+
+
+@click.command(epilog="Example: lemmaformer theorems lag-law  (half a second)")
+@click.argument("theorem_id", required=False, metavar="[ID]")
+@click.option("--latex", is_flag=True, help="The bound in LaTeX.")
+@click.option("--graph", is_flag=True, help="The proof as a tree of lemmas with their budgets.")
+@click.option("--dot", is_flag=True, help="The proof graph in Graphviz's language.")
+@click.option("--target", "target_file", type=NEW, help="An adaptive target: who depends on whom, or with an id its proof.")
+@click.option("--rpe", type=RPE, default="lin", show_default=True, help="Relative positions: e^{-ps} (lin) or s^{-p} (log).")
+@click.option("--bank", type=BANK, default="tuned", show_default=True, help="Whose choice of heads stands in the formulas.")
+@answers
+def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target_file: Path | None, rpe: Any, bank: str) -> Answer:
+    """What is implemented: every theorem and limit with its statement, constants and proof.
+
+    Without an ID they are listed. A page reads as in a paper: setting, statement, construction, what is repaired, references.
+    """
+    from lemmaformer import pages
+
+    if theorem_id is None and target_file is not None:
+        return pages.memories(target_file, dot)
+    if theorem_id is None:
+        if latex or graph or dot:
+            raise InputError("--latex, --graph and --dot need the id of a theorem, or --target")
+        return pages.listing()
+    form: pages.Form = "latex" if latex else "dot" if dot else "graph" if graph else "page"
+    return pages.page(theorem_id, form, target_file, rpe, bank)
+
+
+@click.command(epilog="Example: lemmaformer bound thm-3.1 --lags 4 --heads 256  (one second)")
+@click.argument("theorem_id", metavar="ID")
+@of_target("fixed", "kernel", "coupling")
+@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, leave_out=("lags",))
+@click.option("--all", "every", is_flag=True, help="thm-3.1: paper, tuned, minimal and the lag law in one table.")
+@answers
+def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
+    """What a theorem promises: its error at given sizes, or with --error the fewest heads that reach it.
+
+    A bound holds for the network that the proof writes down; `build` makes that network and certifies what it really does.
+    """
+    import lemmaformer as lf
+
+    theorem = lf.theorems[theorem_id]
+    if theorem.target == "adaptive" and keywords.get("lags") is not None:
+        lags = keywords.pop("lags")
+        return lf.bound(theorem_id, target_of(keywords, optional=True), **given(keywords), lags=lags)
+    if theorem.bound is None:
+        return lf.bound(theorem_id)
+    target = target_of(keywords, theorem.target)
+    if every:
+        return lf.bounds(theorem_id, target, **given(keywords))
+    return lf.bound(theorem_id, target, **given(keywords))

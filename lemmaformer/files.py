@@ -1,0 +1,116 @@
+"""Answers that begin or end with files: arrays of tokens, foreign weights."""
+
+import io
+from pathlib import Path
+from tokenize import TokenError
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analyzer.errors import InputError
+from lemmaformer.options import MAX_TOKENS, Spectrum
+from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
+
+if TYPE_CHECKING:
+    from verify.spectrum import HeadSpectrum
+
+
+def numbers(source: Path) -> np.ndarray:
+    """One array of finite real numbers from an .npy file."""
+    try:
+        array = np.load(source, allow_pickle=False)
+    except (OSError, MemoryError) as error:
+        raise InputError(f"cannot read {str(source)[:80]}: {getattr(error, 'strerror', None) or str(error)[:80]}") from None
+    except (ValueError, EOFError, RecursionError, SyntaxError, TokenError):
+        raise InputError(f"{str(source)[:80]} is not an .npy file of numbers, or a damaged one; numpy.save writes such files") from None
+    if not isinstance(array, np.ndarray) or not 0 < array.size <= MAX_TOKENS:
+        raise InputError(f"{source} must hold one array of 1 to {MAX_TOKENS} numbers")
+    if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise InputError(f"{source} holds values that are not finite real numbers")
+    return array
+
+
+def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
+    """Evaluate a bundle on an array of tokens and write the outputs."""
+    from constructions.card import read_files
+    from constructions.places import check_place, write_file
+
+    files = read_files(folder)
+    tokens = numbers(source)
+    check_place(destination, overwrite=overwrite)
+    if tokens.max() > 1 or tokens.min() < -1:
+        raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
+    from constructions.bundle import load
+    from lemmaformer.network import network_of
+
+    found = network_of(load(files)).evaluate(tokens)
+    content = io.BytesIO()
+    np.save(content, found.outputs)
+    write_file(destination, content.getvalue(), overwrite)
+    data: Plain = {"output": str(destination), **found.as_dict()}
+    first = f"{found.outputs.shape} outputs in {found.seconds:.3f} s written to {destination}"
+    return Shown(data, (first, *found.remarks()))
+
+
+def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = False) -> Imported:
+    """Make a bundle of weights that were trained elsewhere."""
+    from constructions.card import check_output
+
+    check_output(out, overwrite=overwrite)
+    from constructions.foreign import read_foreign
+
+    found = read_foreign(weights, config)
+    from constructions.bundle import network_of, write
+
+    network = network_of(found.arrays, found.structure)
+    card = found.card(network.sizes())
+    write(out, network, card, "", overwrite=overwrite)
+    kept = {key: card[key] for key in ("origin", "source", "target", "sizes")}
+    return Imported({"out": str(out), **kept, "dtype": found.dtype, "structure": found.structure})
+
+
+def spectrum(weights: Path, source: Path, options: Spectrum) -> SpectrumOfLogits:
+    """Singular values of the logits of a bundle's heads, or of query and key arrays in a file, on data."""
+    if options.heads is not None and weights.is_dir():
+        raise InputError("heads splits the arrays of a file; a bundle knows its heads")
+    inputs = numbers(source)
+    from verify.spectrum import describe
+
+    found, note = _of_bundle(weights, inputs, options.layer) if weights.is_dir() else _of_file(weights, inputs, options)
+    count = inputs.size // inputs.shape[-1] if inputs.ndim > 1 else len(inputs)
+    return SpectrumOfLogits(describe(str(weights), found, count, note))
+
+
+def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[list["HeadSpectrum"], str]:
+    """Heads of the dot-product layers of one of our networks, and a remark."""
+    from constructions.card import read_files
+    from constructions.scores import coupled_places
+
+    files = read_files(folder)
+    structure = files.card.get("structure")
+    if isinstance(structure, list) and all(isinstance(part, dict) for part in structure):
+        coupled_places([str(part.get("kind")) for part in structure], layer)  # refused without loading JAX
+    from constructions.bundle import load
+    from constructions.stream import coupled_layers
+    from lemmaformer.network import network_of
+    from verify.spectrum import spectra
+
+    net = network_of(load(files))
+    tokens = net.tokens(tokens)
+    if net.target is not None:
+        net.target.check_tokens(tokens, "the input")
+    network = net.transformer
+    found = [head for index, scores, inputs in coupled_layers(network, tokens, layer) for head in spectra(scores, index, inputs)]
+    unnormalised = sorted({head.layer for head in found if network.layers[head.layer].attention.kind == "nf"})
+    seen = ", ".join(map(str, unnormalised))
+    return found, f"layers without a normaliser, where the plain logits count: {seen}" if unnormalised else ""
+
+
+def _of_file(path: Path, inputs: np.ndarray, options: Spectrum) -> tuple[list["HeadSpectrum"], str]:
+    """Heads of the query and key arrays of a file, and a remark."""
+    from constructions.scores import read_scores
+    from verify.spectrum import spectra
+
+    pairs = read_scores(path, options.heads, options.layer)
+    found = [head for place, scores in pairs for head in spectra(scores, place, inputs)]
+    return found, "" if len(pairs) == 1 else f"all {len(pairs)} pairs were given the same input; layer chooses one"

@@ -1,0 +1,258 @@
+"""What no network of a class can do, with certificates: `lf.limits.lag`, `horizon`, `kernel`, `coupling`, `rnn`, `slopes`, `dp_free`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from analyzer.errors import InputError, OptionValue
+from lemmaformer.api import stepping, working
+from lemmaformer.options import (
+    LEAST_BITS,
+    MAX_BITS,
+    Bits,
+    CouplingLimits,
+    DpFreeLimits,
+    KernelLimits,
+    LagLimits,
+    RnnLimits,
+    SlopesLimits,
+)
+from lemmaformer.results import CouplingLimit, DpFreeLimit, Horizon, KernelLimit, LagLimit, RnnLimit, SlopesAudit
+
+if TYPE_CHECKING:
+    from analyzer.target import Target
+
+__all__ = ["coupling", "dp_free", "horizon", "kernel", "lag", "rnn", "slopes"]
+
+
+def lag(
+    lag: int, options: LagLimits | None = None, *, certificate: str | Path | None = None, overwrite: bool = False, **keywords: OptionValue
+) -> LagLimit:
+    """How many heads a lag needs and, for a dtype or bits, the least error that the arithmetic allows, over all decays.
+
+    >>> import lemmaformer as lf
+    >>> found = lf.limits.lag(1, dtype="bfloat16")
+    >>> found.min_heads, found.lower <= found.upper
+    (1, True)
+    """
+    from flint import fmpq
+
+    from analyzer.theorems.lag_law import lag_law
+    from constructions.places import check_place
+    from verify import certificate_files
+    from verify.limits import check_lag, describe_pair, lag_limit
+
+    chosen = LagLimits.of(options, keywords)
+    if isinstance(lag, bool) or not isinstance(lag, int):
+        raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
+    check_lag(lag)
+    if certificate is not None:
+        check_place(Path(certificate), overwrite=overwrite)
+    law = lag_law(chosen.rpe, (lag,))
+    result: dict[str, Any] = {"rpe": chosen.rpe, "lag": lag, "min_heads": law.heads, "proof": law.status, "budgeted_error": None}
+    few = chosen.heads is not None and chosen.heads < law.heads
+    if chosen.heads is not None:
+        result |= {"heads": chosen.heads, "least_error": 1.0 if few else 0.0}
+    size = chosen.bits if chosen.dtype is None else Bits[chosen.dtype]
+    if certificate is not None and (size is None or few):
+        raise InputError("a certificate needs a dtype or bits, and as many heads as the lag law asks for")
+    if size is None:
+        return LagLimit(result)
+    with working("solving and certifying"):
+        pair = lag_limit(chosen.rpe, lag, fmpq(1, 2**size), size, chosen.heads)
+    result |= {"arithmetic": chosen.dtype or str(size), **describe_pair(pair)}
+    if certificate is not None:
+        certificate_files.write_json(Path(certificate), certificate_files.certificate([pair], chosen.rpe, pair.unit), overwrite=overwrite)
+        result["certificate"] = str(certificate)
+    return LagLimit(result)
+
+
+def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype: str | None = None, curves: bool = False) -> Horizon:
+    """The largest lag with an error below 1/2, certified from both sides; of all float types unless one is chosen.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.horizon("lin", dtype="bfloat16").horizon
+    1
+    """
+    from flint import fmpq
+
+    from verify.limits import curve, describe_horizon
+    from verify.limits import horizon as found_horizon
+
+    sizes = [bits] if isinstance(bits, int) else [None] if bits is None else list(bits)
+    checked = [LagLimits.read({"rpe": rpe, "dtype": dtype, "bits": size}) for size in sizes]
+    kind = checked[0].rpe
+    if bits is None:
+        units = {name: size for name, size in Bits.items() if dtype in (None, name)}
+    else:
+        units = {str(size): int(cast(int, size)) for size in sizes}
+    rows, drawn = [], {}
+    with stepping("looking for the horizon") as step:
+        for name, size in units.items():
+            found = found_horizon(kind, fmpq(1, 2**size), size, lambda text, name=name: step(f"{name}: {text}"))  # type: ignore[misc]
+            rows.append({"arithmetic": name, "bits": size, **describe_horizon(found)})
+            if curves:
+                drawn[name] = curve(kind, fmpq(1, 2**size), size, found.horizon + 2)
+    result: dict[str, Any] = {
+        "rpe": kind,
+        "horizon": rows[0]["horizon"] if len(rows) == 1 else {r["arithmetic"]: r["horizon"] for r in rows},
+        "rows": rows,
+    }
+    if kind == "lin":
+        result["rule_holds"] = all(r["horizon"] == r["rule"] for r in rows)
+        result["rule_exceptions"] = [r["bits"] for r in rows if r["horizon"] != r["rule"]]
+    return Horizon(result | ({"curves": drawn} if curves else {}))
+
+
+def kernel(
+    kernel: str,
+    options: KernelLimits | None = None,
+    *,
+    certificate: str | Path | None = None,
+    overwrite: bool = False,
+    **keywords: OptionValue,
+) -> KernelLimit:
+    """A memory kernel with H heads: what a fitted bank reaches, and what no decays and no read-out can beat.
+
+    >>> import lemmaformer as lf
+    >>> found = lf.limits.kernel("(s+1)**-2", heads=1)
+    >>> 0 < found.lower <= found.upper
+    True
+    """
+    from constructions.places import check_place
+    from verify import certificate_files
+    from verify.kernel_limits import kernel_certificate, kernel_limits
+
+    chosen = KernelLimits.of(options, keywords)
+    if certificate is not None:
+        check_place(Path(certificate), overwrite=overwrite)
+    with working("fitting and bounding"):
+        found = kernel_certificate(kernel, chosen.rpe, chosen.heads)
+        result = KernelLimit(kernel_limits(found))
+    if certificate is None:
+        return result
+    certificate_files.write_json(Path(certificate), found, overwrite=overwrite)
+    return result.with_place("certificate", certificate)
+
+
+def coupling(target: "Target", options: CouplingLimits | None = None, **keywords: OptionValue) -> CouplingLimit:
+    """A coupling: certified singular values, and what no m_h query and key coordinates can beat.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.coupling(lf.coupling("u*v"), rank=1).ranks[0]["rank"]
+    1
+    """
+    from verify.coupling_limits import coupling_limits
+
+    chosen = CouplingLimits.of(options, keywords)
+    if target.kind != "coupling":
+        raise InputError(f"limits of couplings are about coupling targets, this one is {target.kind}")
+    with working("decomposing"):
+        return CouplingLimit(coupling_limits(cast(Any, target), chosen.rank, chosen.alpha))
+
+
+def rnn(
+    kernel: str, options: RnnLimits | None = None, *, filter: "Sequence[int | float | str] | None" = None, **keywords: OptionValue
+) -> RnnLimit:
+    """Recurrent networks: C_RNN of a kernel, what no causal model can do once tokens change places, and what filters do.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.rnn("exp(-s)", swap=10).floor > 0.03
+    True
+    """
+    from analyzer.adaptive import exact_number
+    from verify.rnn_limits import rnn_limits
+
+    chosen = RnnLimits.of(options, keywords)
+    theta = tuple(exact_number(weight, "filter") for weight in filter or ())
+    return RnnLimit(rnn_limits(kernel, chosen.length, chosen.swap, theta))
+
+
+def slopes(
+    slopes: str,
+    options: SlopesLimits | None = None,
+    *,
+    certificate: str | Path | None = None,
+    overwrite: bool = False,
+    **keywords: OptionValue,
+) -> SlopesAudit:
+    """Given slopes, such as "alibi:8" or "0.5,0.25": which lags can position-only heads with these decays resolve at all?
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.slopes("alibi:4", longest=2).resolved
+    []
+    """
+    from flint import fmpq
+
+    from constructions.places import check_place
+    from verify import certificate_files
+    from verify.limits import MAX_AUDITED, audit, slopes_of
+
+    chosen = SlopesLimits.of(options, keywords)
+    heads = slopes_of(slopes, chosen.rpe)
+    longest = min(len(heads) + 2, MAX_AUDITED) if chosen.longest is None else chosen.longest
+    if certificate is not None:
+        check_place(Path(certificate), overwrite=overwrite)
+    unit, found = fmpq(1, 2 ** Bits[chosen.dtype]), []
+    with stepping("auditing") as step:
+        for lag in range(1, longest + 1):
+            step(f"lag {lag} of {longest}")
+            found.append(audit(heads, lag, unit))
+    rows = [{"lag": row.lag, "lower": row.lower, "upper": row.upper, "resolved": row.upper < 0.5} for row in found]
+    result = SlopesAudit(
+        {
+            "slopes": slopes,
+            "rpe": chosen.rpe,
+            "dtype": chosen.dtype,
+            "heads": len(heads),
+            "decays": [float(p.p) / float(p.q) for _, p in heads],
+            "resolved": [r["lag"] for r in rows if r["resolved"]],
+            "rows": rows,
+        }
+    )
+    if certificate is None:
+        return result
+    data = certificate_files.certificate(found, chosen.rpe, unit, heads)
+    certificate_files.write_json(Path(certificate), data, overwrite=overwrite)
+    return result.with_place("certificate", certificate)
+
+
+def dp_free(options: DpFreeLimits | None = None, **keywords: OptionValue) -> DpFreeLimit:
+    """Proposition 4.2: dp-free attention errs by 1 where one dot-product layer reaches any error.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.dp_free(error=1e-3).lower
+    1
+    """
+    from analyzer.exact import nearest
+    from analyzer.theorems import prop_4_2
+
+    chosen = DpFreeLimits.of(options, keywords)
+    least = prop_4_2.lower_bound()
+    from constructions.prop_4_2 import build as build_network
+    from verify.prop_4_2 import verify as certify
+
+    reached = certify(build_network(chosen.error))
+    points = [{"tokens": list(tokens), "wanted": prop_4_2.wanted(tokens), "weight": str(weight)} for tokens, weight in prop_4_2.CERTIFICATE]
+    return DpFreeLimit(
+        {
+            "theorem": prop_4_2.ID,
+            "lower_bound": int(least) if least.q == 1 else nearest(least),
+            "lower_bound_exact": str(least),
+            "paper": nearest(prop_4_2.PAPER),
+            "paper_exact": str(prop_4_2.PAPER),
+            "certificate": points,
+            "dp": {"layers": 1, "heads": reached.heads, "witness": reached.witness, "certified": reached.certified, "bound": reached.bound},
+        }
+    )
+
+
+def bits_of(text: str) -> list[int]:
+    """Bits from text: a number such as 24, or a range such as 8-64."""
+    ends = text.split("-")
+    if len(ends) > 2 or not all(end.isdecimal() and len(end) <= 4 for end in ends):
+        raise InputError(f"bits is {text[:20]!r}, neither a number such as 24 nor a range such as 8-64")
+    low, high = int(ends[0]), int(ends[-1])
+    if not LEAST_BITS <= low <= high <= MAX_BITS:
+        raise InputError(f"bits {text} is out of range; give {LEAST_BITS} to {MAX_BITS}")
+    return list(range(low, high + 1))

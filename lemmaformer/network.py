@@ -1,0 +1,240 @@
+"""A network with the target it is for, the card that says where it comes from, and its certificate."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from numpy.typing import ArrayLike
+
+
+from analyzer.errors import InputError
+from analyzer.target import Target
+from analyzer.theorems import THEOREMS
+from constructions import stream
+from constructions.apply import Parameters, apply, parameters
+from constructions.bundle import Bundle, write
+from constructions.execute import run
+from constructions.transformer import Transformer
+from lemmaformer.results import Evaluation, Plain
+from verify.bundles import citation_of, verify_bundle
+from verify.certificate import Certificate
+from verify.learnt import ORIGINS
+
+if TYPE_CHECKING:
+    import jax
+
+    from constructions.broken import Change
+
+
+class Network:
+    """A network that runs, is certified, traced, saved and broken.
+
+    >>> import lemmaformer as lf
+    >>> net = lf.build(lf.fixed(lags=(2, 5), readout="x0 + m1*m2"), error=1e-2)
+    >>> net
+    <thm-3.1 fixed(2, 5): 1 layer, 5 heads, exact, certified 0.00951>
+    >>> net([0, 0.5, 0, 0, 0, 0, 0.25]).shape
+    (7,)
+    """
+
+    def __init__(self, transformer: Transformer, card: Plain, target: Target | None, certificate: Certificate | None = None) -> None:
+        self.transformer = transformer
+        self.card = card
+        self.target = target
+        self._certificate = certificate
+
+    def __repr__(self) -> str:
+        sizes = self.sizes
+        layers = "1 layer" if sizes["layers"] == 1 else f"{sizes['layers']} layers"
+        heads = "1 head" if sizes["heads"] == 1 else f"{sizes['heads']} heads"
+        what = "no target" if self.target is None else self.target.description
+        chain = self.card.get("chain")
+        certified = chain.get("certified") if isinstance(chain, Mapping) else None
+        known = f"certified {certified:.3g}" if isinstance(certified, float) else "not certified"
+        return f"<{self.theorem or self.origin} {what}: {layers}, {heads}, {self.dtype}, {known}>"
+
+    @property
+    def origin(self) -> str:
+        """constructed, trained or imported."""
+        found = self.card.get("origin")
+        return str(found) if found in ORIGINS else "constructed"
+
+    @property
+    def theorem(self) -> str | None:
+        """The theorem that it was built for."""
+        found = self.card.get("theorem")
+        return None if found is None else str(found)
+
+    @property
+    def dtype(self) -> str:
+        """exact, float64 or float32."""
+        return self.transformer.dtype
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """layers, heads (the most in a layer), width, model_dim and parameters."""
+        return self.transformer.sizes()
+
+    @property
+    def bundle(self) -> Bundle:
+        """Network and card, as they are stored."""
+        return Bundle(self.transformer, self.card)
+
+    @property
+    def slots(self) -> dict[str, list[int]]:
+        """Named slots of the residual stream and their coordinates.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(2, 5))).slots
+        {'x0': [0], 'm1': [1], 'm2': [2]}
+        """
+        found = stream.plain_slots(self.transformer)
+        if self.theorem is not None and self.target is not None:
+            room = sys.modules[THEOREMS[self.theorem].built_by().__module__]
+            named: Callable[..., dict[str, range]] | None = getattr(room, "slots", None)
+            found = found if named is None else named(self.target, self.transformer)
+        return {name: list(places) for name, places in found.items()}
+
+    @property
+    def certificate(self) -> Certificate:
+        """The chain witness ≤ certified ≤ bound; computed once."""
+        if self._certificate is None:
+            self._certificate = self.verify()
+        return self._certificate
+
+    def verify(self) -> Certificate:
+        """Certify it from its weights, and hold the card's claims against that.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(2,))).verify().verdict.value
+        'holds'
+        """
+        return verify_bundle(self.bundle)
+
+    def __call__(self, tokens: ArrayLike, *, letters: bool = False) -> np.ndarray:
+        """Outputs (N,) or (batch, N): the evaluation that the certificate covers.
+
+        Tokens are arrays or lists of shape (N,) for dimension 1, (N, d) or (batch, N, d); with `letters` they are indices into the
+        target's alphabet.
+        """
+        return self.evaluate(tokens, letters=letters).outputs
+
+    def evaluate(self, tokens: ArrayLike, *, letters: bool = False) -> Evaluation:
+        """The same, with the time it took and what the certificate does not cover."""
+        given = self.tokens(tokens, letters=letters)
+        if self.target is not None:
+            self.target.check_domain(given, "the input")
+        start = time.perf_counter()
+        outputs = run(self.transformer, given)
+        seconds = time.perf_counter() - start
+        length = None if self.target is None else self.target.length
+        longer = length is not None and outputs.shape[-1] > length and self.dtype != "exact"
+        strange = None if self.target is None else self.target.outside_alphabet(given)
+        lost = int((~np.isfinite(outputs)).sum())
+        return Evaluation(outputs, self.dtype, seconds, lost, strange, outputs.shape[-1] if longer else None)
+
+    def tokens(self, tokens: ArrayLike, *, letters: bool = False) -> np.ndarray:
+        """Tokens as an array (N, d) or (batch, N, d)."""
+        try:
+            array = np.asarray(tokens)
+        except ValueError:
+            raise InputError("tokens are no array: its rows have different lengths") from None
+        if letters:
+            if self.target is None:
+                raise InputError("letters need a target with an alphabet; this network has none")
+            array = self.target.tokens_of(array)
+        return array[:, None] if array.ndim == 1 and self.transformer.dim == 1 else array
+
+    @cached_property
+    def params(self) -> Parameters:
+        """The weights as a JAX pytree of floats: its own; of an exact network its kernels in float64, or its rounded weights.
+
+        Refused where rounding loses an exact network.
+        """
+        length = 2 if self.target is None else self.target.length or self.target.settled + 8
+        probe = None if self.target is None else self.target.draw(np.random.default_rng(0), (4, length))
+        return parameters(self.transformer, probe)
+
+    def apply(self, params: Parameters, tokens: "jax.Array | np.ndarray") -> "jax.Array":
+        """Outputs as a pure function of weights and tokens, for jit, grad and vmap; tokens as in a call.
+
+        It runs the plain pass, which has derivatives in every weight; what is certified is `net(tokens)`. Weights of 64 bits are refused
+        where JAX would cut them to 32: wrap the call in `jax.enable_x64(True)`.
+
+        >>> import jax, lemmaformer as lf
+        >>> net = lf.build(lf.fixed(lags=(2,)), dtype="float32", error=0.1)
+        >>> jax.jit(net.apply)(net.params, jax.numpy.ones(5)).shape
+        (5,)
+        """
+        if tokens.ndim == 1 and self.transformer.dim == 1:
+            tokens = tokens[:, None]
+        return apply(params, tokens, dtype=self.params.dtype)
+
+    def trace(self, tokens: ArrayLike, *, letters: bool = False) -> dict[str, dict[str, np.ndarray]]:
+        """The residual stream after every attention, slot by slot, and the output.
+
+        >>> import lemmaformer as lf
+        >>> net = lf.build(lf.fixed(lags=(2,)))
+        >>> [round(float(value), 1) for value in net.trace([1, 0, 0, 0])["layer 1"]["m1"]]
+        [0.0, 0.0, 1.0, 0.0]
+        """
+        return stream.trace(self.transformer, self.tokens(tokens, letters=letters), self.slots)
+
+    def patterns(self, tokens: ArrayLike, *, letters: bool = False) -> dict[str, np.ndarray]:
+        """Attention weights of every layer, (…, H, N, N): how much position t (row) attends to s (column).
+
+        What a row lacks to 1 lies on the zeros before the array, where the softmax runs over the infinite past.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(2,))).patterns([1, 0, 0])["layer 1"].shape
+        (2, 3, 3)
+        """
+        found = stream.patterns(self.transformer, self.tokens(tokens, letters=letters))
+        return {f"layer {number}": pattern.weights for number, pattern in enumerate(found, start=1)}
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write a bundle; an existing one is replaced, in one step, only with `overwrite`."""
+        card = {**self.card, "slots": self.slots}
+        write(Path(path), self.transformer, card, "" if self.theorem is None else citation_of(card), overwrite=overwrite)
+        return Path(path)
+
+    def broken(
+        self,
+        weight: str,
+        *,
+        by: float,
+        head: int | None = None,
+        layer: int | None = None,
+        index: Sequence[int] | None = None,
+    ) -> "tuple[Network, Change, Certificate]":
+        """The network with one weight changed but the same card, what was changed, and what the certificate says now.
+
+        Heads and layers count from 1; without an index the largest entry is changed.
+
+        >>> import lemmaformer as lf
+        >>> net = lf.build(lf.fixed(lags=(2, 5), readout="x0 + m1*m2"), error=1e-2)
+        >>> changed, change, after = net.broken("output", head=2, by=1e-3)
+        >>> after.verdict.value
+        'violated'
+        """
+        from constructions.broken import broken
+        from verify.broken import compare_chains
+
+        place = None if index is None else tuple(index)
+        changed, change = broken(self.transformer, weight, by=by, layer=layer, head=head, index=place)
+        _, after = compare_chains(self.bundle, changed)
+        return Network(changed, self.card, self.target), change, after
+
+
+def network_of(bundle: Bundle) -> Network:
+    """A network that was stored."""
+    from analyzer.targets import target_from_dict
+
+    data = bundle.card.get("target")
+    target = None if data is None else target_from_dict(data, "card.json")
+    return Network(bundle.network, cast(Plain, bundle.card), target)

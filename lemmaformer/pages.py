@@ -1,0 +1,171 @@
+"""Answers that are mostly text: theorem pages, trees of memories, what was written where."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+
+from analyzer.errors import InputError
+from analyzer.families import Rpe
+from analyzer.theorems import THEOREMS
+from lemmaformer.results import Demo, Plain, Shown
+
+if TYPE_CHECKING:
+    from constructions.broken import Change
+
+    from analyzer.adaptive import AdaptiveMemory
+    from lemmaformer.network import Network
+    from verify.certificate import Certificate
+
+Form = Literal["page", "latex", "graph", "dot"]
+
+
+def listing() -> Shown:
+    """All theorems and limits."""
+    rows = [{"id": theorem.id, "title": theorem.title} for theorem in THEOREMS.values()]
+    return Shown({"theorems": rows}, tuple(f"{row['id']:15} {row['title']}" for row in rows))
+
+
+def page(name: str, form: Form, target: Path | None, rpe: Rpe, bank: str) -> Shown:
+    """The page of a theorem or limit, its formula, or its proof as a graph; with a target, the proof for its memories."""
+    theorem = THEOREMS[name]
+    if theorem.is_limit:
+        if form != "page" or target is not None:
+            raise InputError(f"{name} is a limit, with its proof as text; formulas and graphs are for theorems")
+        text = theorem.page.strip()
+        return Shown({"id": theorem.id, "title": theorem.title, "page": text}, wrapped(text))
+    from analyzer.latex import latex
+    from analyzer.proof import dot, tree_lines
+
+    assert theorem.lemmas is not None and theorem.expression is not None
+    if target is None:
+        proof = theorem.lemmas(rpe, bank, "spline", (4,) if name == "thm-3.1" else (2, 4))
+    else:
+        proof = _proof_of_target(name, theorem.title, adaptive_target(target), rpe, bank)
+    formula = latex(theorem.expression(rpe, bank))
+    keys = ("title", "relation", "budget")
+    nodes = [{"name": lemma, **{key: str(data[key]) for key in keys}} for lemma, data in proof.nodes(data=True)]
+    data: Plain = {"id": name, "title": theorem.title, "statement": theorem.formulas[rpe], "latex": formula}
+    data |= {"lemmas": nodes, "uses": [list(edge) for edge in proof.edges]}
+    match form:
+        case "page":
+            return Shown(data, wrapped(theorem.page.strip()))
+        case "latex":
+            return Shown(data, (formula,))
+        case "dot":
+            return Shown(data, (dot(proof),))
+        case "graph":
+            return Shown(data, tuple(tree_lines(proof)))
+
+
+def wrapped(text: str) -> tuple[str, ...]:
+    """Paragraphs refilled to the terminal; lines that are indented are formulas and stay."""
+    import shutil
+    import textwrap
+
+    width = max(60, min(shutil.get_terminal_size().columns, 140))
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        rows = paragraph.splitlines()
+        if any(row.startswith("    ") for row in rows):
+            lines += [piece for row in rows for piece in (textwrap.wrap(row, width, subsequent_indent="        ") or [""])]
+        else:
+            lines += textwrap.wrap(" ".join(rows), width)
+        lines.append("")
+    return tuple(lines[:-1])
+
+
+def adaptive_target(path: Path) -> "AdaptiveMemory":
+    """A target that must be of the adaptive kind."""
+    from lemmaformer.api import load_target
+
+    target = load_target(path)
+    if target.kind != "adaptive":
+        raise InputError(f"{path} holds a target of kind {target.kind}, one of kind adaptive is needed here")
+    return cast("AdaptiveMemory", target)
+
+
+def memories(path: Path, as_dot: bool) -> Shown:
+    """Who depends on whom in an adaptive target."""
+    target = adaptive_target(path)
+    rows = [
+        {"name": n, "level": target.levels[n], "parents": target.parents[n], "lags": target.occurring(k)}
+        for k, n in enumerate(target.names)
+    ]
+    data: Plain = {"memories": rows, "levels": target.depth, "layers": target.depth + 1, "situations": len(target.situations)}
+    return Shown(data, (target.dot(),) if as_dot else tuple(target.tree_lines()))
+
+
+def _proof_of_target(name: str, title: str, target: "AdaptiveMemory", rpe: Rpe, bank: str) -> Any:
+    from analyzer.theorems.thm_4_4 import target_graph, theorem_of
+
+    fitting = sorted({theorem_of(target, attention, deep) for attention in ("dp", "tmx") for deep in (False, True)})
+    if name not in fitting:
+        raise InputError(f"{name} does not speak of this target, but {' or '.join(fitting)} does")
+    return target_graph(target, rpe, bank, "spline", name, title)
+
+
+@dataclass(frozen=True, repr=False)
+class Written(Shown):
+    """A network that was written, with its chain."""
+
+    certificates: "tuple[Certificate, ...]" = ()
+    after: tuple[str, ...] = ()
+    good: bool = True
+    shown_by: ClassVar[str] = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.good
+
+    def show(self) -> None:
+        from verify.report import show_certificate, show_lines
+
+        show_lines(self.lines)
+        for certificate in self.certificates:
+            show_certificate(certificate)
+        show_lines(self.after)
+
+    @classmethod
+    def built(cls, net: "Network", out: Path) -> "Written":
+        """A constructed network."""
+        certificate, card = net.certificate, cast("dict[str, Any]", net.card)
+        data: Plain = {"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]}
+        after = [f"written to {out}"]
+        if "barron" in (card["ffn"], card.get("encode")):
+            draws = card["seeds"]["draws"]
+            text = ", ".join(f"{name} {count}" for name, count in draws.items() if count) if isinstance(draws, dict) else str(draws)
+            after.insert(0, f"Barron samples drawn (seed {card['seeds']['barron']}): {text}")
+        assert net.target is not None
+        return cls(data, tuple(net.target.tree_lines()), (certificate,), tuple(after), certificate.verdict.value != "violated")
+
+    @classmethod
+    def trained(cls, net: "Network", out: Path) -> "Written":
+        """A trained network; what it does is no claim that could be violated."""
+        run = cast("dict[str, Any]", net.card["training"])
+        summary = {name: value for name, value in run.items() if name != "recipe"}
+        data: Plain = {"out": str(out), "origin": "trained", **net.certificate.as_dict(), "training": summary}
+        first = (
+            f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: mean square loss "
+            f"{summary['first_loss']:.3g} at first, {summary['loss']:.3g} at the end (sampled)"
+        )
+        return cls(data, (first,), (net.certificate,), (f"written to {out}",))
+
+    @classmethod
+    def broken(cls, net: "Network", change: "Change", after: "Certificate", out: Path) -> "Written":
+        """Two chains side by side."""
+        before = net.verify()
+        data: Plain = {"out": str(out), "change": change.as_dict(), "before": before.as_dict(), "after": after.as_dict()}
+        chains = [("", "witness", "certified", "bound", "verdict")]
+        for name, found in (("before", before), ("after", after)):
+            chains.append((name, f"{found.witness:.6g}", f"{found.certified:.6g}", f"{found.bound:.6g}", found.verdict.value))
+        rows = ["  ".join(f"{cell:12}" for cell in row).rstrip() for row in chains]
+        return cls(data, (str(change), "", *rows, "", after.advice, f"written to {out}"))
+
+
+def toured(out: Path, overwrite: bool) -> Demo:
+    """The tour: shown while it runs."""
+    from lemmaformer.api import PROGRESS
+    from verify.demo import run_demo
+
+    wanted = PROGRESS.get()
+    return Demo(run_demo(out, not wanted, show=wanted, overwrite=overwrite))

@@ -1,0 +1,388 @@
+"""What the functions of the library return: typed objects that know their JSON, their table and whether they are good news.
+
+A result holds plain data, the very JSON that the command line prints, and gives the numbers that matter by name. Tables and figures are
+made from it at the edge (`verify.report`): by `show`, by notebooks through `_repr_html_`, by `draw`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar, Self, cast
+
+import numpy as np
+
+from analyzer.bounds import Bound, Choices
+from analyzer.errors import InputError
+from analyzer.theorems.base import Theorem
+from verify.certificate import Certificate
+
+Plain = dict[str, object]
+"""Plain data: what JSON can say."""
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """Base of what commands and functions return."""
+
+    data: Plain
+    shown_by: ClassVar[str]
+    """The function of `verify.report` that prints it."""
+    drawn_by: ClassVar[str] = ""
+    """The function of `verify.report` that draws it, if there is one."""
+
+    def as_dict(self) -> Plain:
+        """Plain data, for JSON."""
+        return self.data
+
+    @property
+    def holds(self) -> bool:
+        """Whether no claim was found to be violated."""
+        return True
+
+    def show(self) -> None:
+        """Print it as tables."""
+        getattr(import_module("verify.report"), self.shown_by)(self.data)
+
+    def draw(self, path: str | Path) -> Self:
+        """The same result with its figure written as a PNG file; `figure` is None if matplotlib is not installed."""
+        if not self.drawn_by:
+            raise InputError(f"there is no figure of a {type(self).__name__}")
+        drawn = getattr(import_module("verify.report"), self.drawn_by)(Path(path), self.data)
+        return type(self)({**self.data, "figure": str(path) if drawn else None})
+
+    def with_place(self, key: str, path: str | Path) -> Self:
+        """The same result with the place that something was written to."""
+        return type(self)({**self.data, key: str(path)})
+
+    def _number(self, key: str) -> float | None:
+        value = self.data.get(key)
+        return None if value is None else float(cast(float, value))
+
+    def _repr_html_(self) -> str:
+        from verify.report import as_html
+
+        return as_html(self.show)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{self._brief()}>"
+
+    def _brief(self) -> str:
+        return ""
+
+
+class LagLimit(Result):
+    """What a lag costs: heads by the lag law and, for an arithmetic, both sides of the least error.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.lag(4).min_heads
+    4
+    """
+
+    shown_by = "show_lag_limit"
+
+    @property
+    def min_heads(self) -> int:
+        """The fewest heads for any error below 1."""
+        return cast(int, self.data["min_heads"])
+
+    @property
+    def lower(self) -> float | None:
+        """No bank has a smaller E_u; None without an arithmetic."""
+        pair = cast("Mapping[str, float] | None", self.data["budgeted_error"])
+        return None if pair is None else pair["lower"]
+
+    @property
+    def upper(self) -> float | None:
+        """A bank that was found has this E_u."""
+        pair = cast("Mapping[str, float] | None", self.data["budgeted_error"])
+        return None if pair is None else pair["upper"]
+
+    def _brief(self) -> str:
+        pair = "" if self.lower is None else f", {self.lower:.4g} ≤ E_u ≤ {self.upper:.4g}"
+        return f" lag {self.data['lag']}, {self.data['rpe']}: at least {self.min_heads} heads{pair}"
+
+
+class Horizon(Result):
+    """The largest lag with an error below 1/2, per arithmetic.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.horizon("lin", bits=8).horizon
+    1
+    """
+
+    shown_by = "show_horizon"
+
+    @property
+    def horizon(self) -> int | dict[str, int]:
+        """The lag; by arithmetic where there are several."""
+        return cast("int | dict[str, int]", self.data["horizon"])
+
+    def draw(self, path: str | Path) -> Self:
+        """Error against lag; the curves must have been asked for."""
+        from verify.report import horizon_figure
+
+        if "curves" not in self.data:
+            raise InputError("the figure needs the curves: ask for the horizon with curves=True")
+        rows = cast("Sequence[Mapping[str, int]]", self.data["rows"])
+        bits = {str(row["arithmetic"]): int(row["bits"]) for row in rows}
+        drawn = horizon_figure(Path(path), str(self.data["rpe"]), self.data["curves"], bits)  # type: ignore[arg-type]
+        return type(self)({**self.data, "figure": str(path) if drawn else None})
+
+    def _brief(self) -> str:
+        return f" {self.data['rpe']}: {self.horizon}"
+
+
+class KernelLimit(Result):
+    """Both sides of a memory kernel with H heads.
+
+    >>> import lemmaformer as lf
+    >>> found = lf.limits.kernel("exp(-s/5)", heads=1)
+    >>> found.lower <= found.upper < 1e-30
+    True
+    """
+
+    shown_by = "show_kernel_limits"
+
+    @property
+    def lower(self) -> float:
+        """No decays and no read-out do better."""
+        return cast(float, self.data["lower"])
+
+    @property
+    def upper(self) -> float:
+        """A fitted bank does this well."""
+        return cast(float, self.data["upper"])
+
+    def _brief(self) -> str:
+        return f" {self.data['kernel']}, {self.data['heads']} {self.data['rpe']} heads: {self.lower:.4g} ≤ error ≤ {self.upper:.4g}"
+
+
+class CouplingLimit(Result):
+    """Certified singular values of a coupling, and what no m_h coordinates can beat.
+
+    >>> import lemmaformer as lf
+    >>> len(lf.limits.coupling(lf.coupling("u*v"), rank=2).ranks)
+    2
+    """
+
+    shown_by = "show_coupling_limits"
+    drawn_by = "coupling_figure"
+
+    @property
+    def ranks(self) -> Sequence[Plain]:
+        """One row per m_h."""
+        return cast("Sequence[Plain]", self.data["ranks"])
+
+
+class RnnLimit(Result):
+    """A kernel as recurrent networks see it.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.rnn("exp(-s)").floor > 0.03
+    True
+    """
+
+    shown_by = "show_rnn_limits"
+
+    @property
+    def floor(self) -> float:
+        """No causal model has a smaller mean square error once tokens have changed places."""
+        return cast("Mapping[str, float]", self.data["floor"])["mean_square"]
+
+
+class DpFreeLimit(Result):
+    """Proposition 4.2 in numbers.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.dp_free().lower
+    1
+    """
+
+    shown_by = "show_dp_free"
+
+    @property
+    def lower(self) -> float:
+        """Every dp-free attention layer errs by this much."""
+        return cast(float, self.data["lower_bound"])
+
+
+class SlopesAudit(Result):
+    """Which lags heads with given slopes can resolve.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.slopes("4,3", longest=2).resolved
+    [1]
+    """
+
+    shown_by = "show_slopes"
+
+    @property
+    def resolved(self) -> list[int]:
+        """Lags whose best error is below 1/2."""
+        return cast("list[int]", self.data["resolved"])
+
+    def draw(self, path: str | Path) -> Self:
+        """Best error against lag."""
+        from verify.report import slopes_figure
+
+        rows = cast("Sequence[dict[str, float]]", self.data["rows"])
+        drawn = slopes_figure(Path(path), str(self.data["slopes"]), str(self.data["dtype"]), rows)
+        return type(self)({**self.data, "figure": str(path) if drawn else None})
+
+
+class Checked(Result):
+    """A certificate file of a limit, re-checked without a solver."""
+
+    shown_by = "show_checked"
+
+    @property
+    def holds(self) -> bool:
+        return not self.data["faults"]
+
+    def _brief(self) -> str:
+        return f": {self.data['verdict']}"
+
+
+class Comparison(Result):
+    """Networks of one target side by side.
+
+    >>> import lemmaformer as lf
+    >>> one, two = (lf.build(lf.fixed(lags=(1,)), error=error) for error in (0.1, 0.01))
+    >>> both = lf.compare(one, two, sequences=4)
+    >>> both.holds, len(both.networks)
+    (True, 2)
+    """
+
+    shown_by = "show_compared"
+    drawn_by = "compare_figure"
+
+    @property
+    def networks(self) -> Sequence[Plain]:
+        """One column per network."""
+        return cast("Sequence[Plain]", self.data["networks"])
+
+    @property
+    def holds(self) -> bool:
+        return not any(column["faults"] for column in self.networks)
+
+    def _brief(self) -> str:
+        return f" of {', '.join(str(column['name']) for column in self.networks)}"
+
+
+class Arms(Comparison):
+    """A construction beside networks of its structure that were trained."""
+
+    shown_by = "show_arms"
+
+
+class SpectrumOfLogits(Result):
+    """Singular values of attention logits on data (sampled)."""
+
+    shown_by = "show_spectrum"
+    drawn_by = "spectrum_figure"
+
+
+class Experiment(Result):
+    """A published experiment, repeated; numbers are sampled unless they are called certified."""
+
+    def _brief(self) -> str:
+        return f" {self.data.get('experiment', '')}"
+
+
+class JlTable(Experiment):
+    shown_by = "show_jl_table"
+
+
+class JlFigure5(Experiment):
+    shown_by = "show_fig_5"
+    drawn_by = "fig_5_figure"
+
+
+class JlFigure1(Experiment):
+    shown_by = "show_digits"
+    drawn_by = "digits_figure"
+
+
+class WeRegression(Experiment):
+    shown_by = "show_we"
+
+
+class WeLanguage(Experiment):
+    shown_by = "show_language"
+
+
+class HorizonExperiment(Experiment):
+    shown_by = "show_lags"
+    drawn_by = "lags_figure"
+
+    @property
+    def holds(self) -> bool:
+        return not self.data["violations"]
+
+
+class Imported(Result):
+    """Weights from elsewhere, as a bundle."""
+
+    shown_by = "show_imported"
+
+
+class Demo(Result):
+    """The tour."""
+
+    shown_by = "show_nothing"
+
+    @property
+    def holds(self) -> bool:
+        acts = [self.data, *(cast(Plain, self.data[act]) for act in ("adaptive", "depth", "coupling"))]
+        return all(cast(Plain, act["chain"])["verdict"] != "violated" for act in acts)
+
+
+@dataclass(frozen=True, repr=False)
+class Shown(Result):
+    """A result with text of its own: lines for people beside the data for programs."""
+
+    lines: tuple[str, ...] = field(default=())
+    shown_by: ClassVar[str] = ""
+
+    def show(self) -> None:
+        from verify.report import show_lines
+
+        show_lines(self.lines)
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Outputs of a network, and what about the tokens its certificate does not cover."""
+
+    outputs: np.ndarray
+    dtype: str
+    seconds: float
+    not_finite: int
+    outside_alphabet: int | None
+    beyond_length: int | None
+
+    def as_dict(self) -> Plain:
+        """Plain data, for JSON."""
+        data: Plain = {"shape": list(self.outputs.shape), "dtype": self.dtype, "seconds": self.seconds}
+        counts = {"not_finite": self.not_finite or None, "outside_alphabet": self.outside_alphabet, "beyond_length": self.beyond_length}
+        return data | {name: count for name, count in counts.items() if count is not None}
+
+    def remarks(self) -> list[str]:
+        """What is not covered, in words."""
+        found = []
+        if self.not_finite:
+            found.append(f"{self.not_finite} outputs are not finite numbers")
+        if self.outside_alphabet:
+            found.append(
+                f"{self.outside_alphabet} tokens are not in the target's alphabet: the certificate does not cover what depends on them"
+            )
+        if self.beyond_length:
+            found.append(f"the certificate counts the rounding of shorter sequences than these of {self.beyond_length} tokens")
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Evaluation {self.outputs.shape} in {self.seconds:.3f} s>"
+
+
+__all__ = ["Bound", "Certificate", "Choices", "Evaluation", "Plain", "Result", "Shown", "Theorem"]
