@@ -25,7 +25,8 @@ class Bundle:
     card: dict[str, Any]
 
 
-def _arrays(network: Transformer) -> dict[str, np.ndarray]:
+def arrays_of(network: Transformer) -> dict[str, np.ndarray]:
+    """All arrays of a network by their names (see `constructions.form`)."""
     arrays = {"embedding": network.embedding, "bias": network.bias}
     for index, layer in enumerate(network.layers):
         for part in ATTENTION if layer.attention.table is None else (*ATTENTION, "table"):
@@ -35,7 +36,8 @@ def _arrays(network: Transformer) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
-def _structure(network: Transformer) -> list[dict[str, Any]]:
+def structure_of(network: Transformer) -> list[dict[str, Any]]:
+    """What is not an array: kind, window, RPE and precision of every layer."""
     layers: list[dict[str, Any]] = []
     for layer in network.layers:
         static = {"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)}
@@ -44,7 +46,7 @@ def _structure(network: Transformer) -> list[dict[str, Any]]:
 
 
 def _encode(network: Transformer) -> bytes:
-    arrays = _arrays(network)
+    arrays = arrays_of(network)
     if network.dtype != "exact":
         return save_safetensors({name: np.ascontiguousarray(a) for name, a in arrays.items()})
     data = {name: {"shape": list(a.shape), "data": [to_text(v) for v in a.flat]} for name, a in arrays.items()}
@@ -53,7 +55,7 @@ def _encode(network: Transformer) -> bytes:
 
 def write(path: Path, network: Transformer, card: dict[str, Any], citation: str, overwrite: bool = False) -> None:
     """Write a network and its card as a bundle; one that is there is refused unless `overwrite`."""
-    write_files(path, {**card, "dtype": network.dtype, "structure": _structure(network)}, _encode(network), citation, overwrite)
+    write_files(path, {**card, "dtype": network.dtype, "structure": structure_of(network)}, _encode(network), citation, overwrite)
 
 
 def load(files: Files) -> Bundle:
@@ -63,7 +65,7 @@ def load(files: Files) -> Bundle:
         exact = card.get("dtype") == "exact"
         arrays = _decode_exact(files.weights) if exact else load_safetensors(files.weights)
         network = network_of(arrays, card["structure"])
-        check_form(_arrays(network), _structure(network), str(card["dtype"]))
+        check_form(arrays_of(network), structure_of(network), str(card["dtype"]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, SafetensorError) as error:
         reason = str(error)[:80] if isinstance(error, ValueError) else "its arrays or structure are malformed"
         raise InputError(f"{files.path} does not describe a network: {reason}") from None

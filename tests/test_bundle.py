@@ -224,5 +224,5 @@ def test_exact_numbers_survive(tmp_path: Path) -> None:
     network = build(FixedMemory((5,)), rpe="log", error=1e-9).network
     write(tmp_path / "b", network, {"theorem": "thm-3.1"}, "")
     again = load(read_files(tmp_path / "b")).network
-    for name, array in bundle._arrays(network).items():
-        assert (bundle._arrays(again)[name] == array).all()
+    for name, array in bundle.arrays_of(network).items():
+        assert (bundle.arrays_of(again)[name] == array).all()

@@ -223,7 +223,7 @@ def test_wrong_things_are_refused(fault: str, place: Place, run: Run) -> None:
 def test_other_forms_of_the_same_arrays(place: Place) -> None:
     """Our own names and axes need no heads; a missing bias is 0."""
     network = random_network(np.random.default_rng(11), ["lin"] * 2, bias=False)
-    arrays = bundle._arrays(network)
+    arrays = bundle.arrays_of(network)
     for unused in ("bias", "layers.0.attention.query", "layers.0.attention.key", "layers.0.attention.pointer"):
         del arrays[unused]
     place.put(arrays, layer_text(network).replace("heads = 2", ""))
