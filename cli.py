@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from analyzer.errors import InputError, LemmaformerError, Refusal
+from analyzer.errors import InputError, LemmaformerError, OptionValue, Refusal
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
@@ -2074,10 +2074,20 @@ def main() -> None:
         _fail(message)
     except click.Abort:
         _fail("interrupted")
+    except Refusal as refusal:
+        _fail(refusal.text(_flag))
     except LemmaformerError as error:
         _fail(str(error))
     except (OSError, MemoryError, RecursionError) as error:
         _fail(f"{type(error).__name__}: {str(error)[:120]}")
+
+
+def _flag(option: str, value: OptionValue) -> str:
+    """An option as the command line writes it."""
+    name = f"--{option.replace('_', '-')}"
+    if value is None or isinstance(value, bool):
+        return name if value else f"no {name}"
+    return f"{name} {value}"
 
 
 def _fail(message: str) -> None:

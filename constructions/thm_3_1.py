@@ -83,7 +83,7 @@ def build(
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, rpe, bank, heads, lipschitz, attention_error, cap, dtype, share)
-    check_taps(head_banks, dtype, *deeper(target, rpe, heads), *exactly(target, bank))
+    check_taps(head_banks, dtype, *deeper(target, rpe, bank, heads, share), *exactly(target, bank))
     network, draws = with_readout(target, head_banks, ffn, width, budget / 2, dtype, seed, box)
     return Construction(target, bank, ffn, network, seed, draws)
 
@@ -236,7 +236,7 @@ MAX_FLOAT_HEADS = 27
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    ways = [*deeper(target, rpe, None if count == lags[-1] else count), *finer(dtype)]
+    ways = [*deeper(target, rpe, "minimal", None if count == lags[-1] else count), *finer(dtype)]
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(

@@ -109,7 +109,7 @@ def test_the_rank_is_reached_and_needed(name: str) -> None:
     assert enough.parts[0].certified <= upper(splines.interpolation) * 1.001 + 1e-9  # only the splines are left
     assert short.witness > 5 * enough.certified
     assert short.parts[0].certified >= short.details["limit"] > 0.1
-    assert short.verdict is Verdict.VACUOUS and "a larger --rank or more --knots" in short.advice
+    assert short.verdict is Verdict.VACUOUS and "a larger rank or more knots" in short.advice
 
 
 def test_softmax_needs_the_rank_modulo_functions_of_the_query() -> None:
@@ -281,7 +281,7 @@ def test_no_mean_is_promised_above_the_worst_case() -> None:
 def test_floats_that_cannot_hold_it_are_refused(quick: None) -> None:
     wide = coupling_from_dict({"length": 8, "rho": "60*u*v"}, "test")
     found = build(wide, rank=1, knots=16, dtype="float32")
-    with pytest.raises(Refusal, match="use --dtype exact"):
+    with pytest.raises(Refusal, match="dtype='exact'"):
         verify(found.network, wide, "pod", "spline")
     assert verify(build(wide, rank=1, knots=16, dtype="float64").network, wide, "pod", "spline").rounding > 0
 
