@@ -287,7 +287,7 @@ def test_no_mean_is_promised_above_the_worst_case() -> None:
 def test_floats_that_cannot_hold_it_are_refused(quick: None) -> None:
     wide = coupling_from_dict({"length": 8, "rho": "60*u*v"}, "test")
     found = build(wide, rank=1, knots=16, dtype="float32")
-    with pytest.raises(Refusal, match="use --dtype exact"):
+    with pytest.raises(Refusal, match="dtype='exact'"):
         verify(found.network, wide, "pod", "spline")
     assert verify(build(wide, rank=1, knots=16, dtype="float64").network, wide, "pod", "spline").rounding > 0
 

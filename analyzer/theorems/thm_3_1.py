@@ -111,14 +111,14 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
     if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
         fewer: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_BALANCED else []
         reason = f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves more than a dozen tokens"
-        raise Refusal(reason, *fewer, *deeper(target, rpe, heads), *exactly(target, bank))
+        raise Refusal(reason, *fewer, *deeper(target, rpe, bank, heads), *exactly(target, bank))
     if bank == "balanced" and rpe == "lin" and not target.readout.ridges:
         least = max(lower(best_pi_bound(lag, UNIT[dtype])[0]) * abs_weight for lag, abs_weight in _weights(target))
         if least > (DEFAULT_ERROR if error is None else error) and heads is None:
             raise Refusal(
                 f"no lin heads hold lag {target.lags[-1]} in {dtype} to this error: by the π-law error and price of rounding are "
                 f"{least:.3g} at least together",
-                *deeper(target, rpe, heads),
+                *deeper(target, rpe, bank, heads),
                 *exactly(target, bank),
             )
     if rpe == "mixed":
@@ -134,12 +134,14 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
             )
 
 
-def deeper(target: FixedMemory, rpe: ex.LayerRpe, heads: int | None) -> list[Remedy]:
-    """A chain of shifts instead of one layer: its heads are lin, and it chooses how many it has."""
+def deeper(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, share: bool = False) -> list[Remedy]:
+    """A chain of shifts instead of one layer: its heads are lin, their banks minimal or balanced, and it chooses how many it has."""
     if target.lags[-1] > MAX_CHAINED:
         return []
     changes: dict[str, OptionValue] = {"depth": "auto"}
-    return [changes | ({} if rpe == "lin" else {"rpe": "lin"}) | ({} if heads is None else {"heads": None})]
+    changes |= {} if rpe == "lin" else {"rpe": "lin"}
+    changes |= {"bank": "minimal"} if bank in ("paper", "tuned") else {}
+    return [changes | ({} if heads is None else {"heads": None}) | ({"share": False} if share else {})]
 
 
 def exactly(target: FixedMemory, bank: str) -> list[Remedy]:
