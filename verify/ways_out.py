@@ -24,8 +24,6 @@ MAX_LAG = 24
 """Lags up to which networks are built on trial: each takes seconds at most."""
 MAX_TRIALS = 12
 """Candidates that are built."""
-ENOUGH = 2
-"""Ways out that are found by trial; those of the refusal itself come after them."""
 
 Options = Mapping[str, OptionValue]
 Trial = Callable[[Any, Options], Certificate]
@@ -43,13 +41,13 @@ def _fixed(target: Any, options: Options) -> Certificate:
     from constructions import shift_chain as chains
     from verify import shift_chain as chain_certificate
 
-    depth = None if options["depth"] == "auto" else options["depth"]
-    chosen = {name: value for name, value in options.items() if name not in ("depth", "rpe", "share")} | {"depth": depth}
-    chosen.setdefault("dtype", "exact")
-    error = thm_3_1.DEFAULT_ERROR if options.get("error") is None else options["error"]
-    sizes: Any = (options.get("bank", "minimal"), depth, options.get("heads"), error, chosen["dtype"])
-    check_options(target, str(options.get("rpe", "lin")), *sizes, target.alphabet is not None, options.get("width"))  # type: ignore[arg-type]
-    chain = chains.build(target, **chosen)  # type: ignore[arg-type]
+    rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ("depth", "rpe", "share")}
+    rest = {"bank": "minimal", "heads": None, "width": None, "dtype": "exact", **rest}
+    rest |= {"depth": None if options["depth"] == "auto" else options["depth"]}
+    rest |= {"error": thm_3_1.DEFAULT_ERROR if rest.get("error") is None else rest["error"]}
+    checked = {name: rest[name] for name in ("bank", "depth", "heads", "error", "dtype", "width")}
+    check_options(target, str(options.get("rpe", "lin")), restore=target.alphabet is not None, **checked)
+    chain = chains.build(target, **rest)
     return chain_certificate.verify(chain.network, target, chain.bank, chain.ffn)
 
 
@@ -143,20 +141,18 @@ def missed(asked: float, certificate: Certificate, options: Options = {}) -> Ref
 
 
 def ways_out(name: str, target: Any, options: Options) -> list[dict[str, OptionValue]]:
-    """Changes of the options that lead to a network certified to the error asked for, or to the default error; the best one first."""
-    family, found = family_of(name), []
-    error = options.get("error")
-    goal = thm_3_1.DEFAULT_ERROR if error is None else float(error)  # type: ignore[arg-type]
+    """The first change of the options that leads to a network certified to the error asked for, or to the default error; none if no
+    candidate does. The search ends there: what else would work is among the remedies of the refusal."""
+    family, error = family_of(name), options.get("error")
+    goal = error if isinstance(error, float) else thm_3_1.DEFAULT_ERROR
     for change in itertools.islice(_CANDIDATES[family](target, options, goal), MAX_TRIALS):
         try:
             certificate = attempt(family, target, {**options, **change})
         except LemmaformerError:
             continue
-        if certificate.certified <= (goal if change.get("error") is None else float(change["error"])):  # type: ignore[arg-type]
-            found.append(change)
-            if len(found) == ENOUGH:
-                break
-    return found
+        if certificate.certified <= goal:
+            return [change]
+    return []
 
 
 def explained(refusal: Refusal, name: str, target: Any, options: Options) -> Refusal:
@@ -180,7 +176,10 @@ def _fixed_candidates(target: Any, options: Options, goal: float) -> Candidates:
         return
     resolved = rpe == "log" or lower(best_pi_bound(lag, UNIT[dtype])[0]) <= goal
     if one_layer and resolved and bank == "minimal":
-        yield from ({"heads": heads} for heads in larger_sizes(lag) if (options.get("heads") or 0) < heads <= MAX_FLOAT_HEADS)  # type: ignore[operator]
+        given = options.get("heads")
+        for heads in larger_sizes(lag):
+            if (given if isinstance(given, int) else 0) < heads <= MAX_FLOAT_HEADS:
+                yield {"heads": heads}
     if one_layer and resolved and bank != "balanced" and rpe == "lin":
         yield {"bank": "balanced", **freed, **plain}
     chain: dict[str, OptionValue] = {"depth": "auto", **({} if rpe == "lin" else {"rpe": "lin"}), **freed, **plain}

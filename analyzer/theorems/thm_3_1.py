@@ -137,7 +137,8 @@ def deeper(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, 
     """A chain of shifts instead of one layer: its heads are lin, their banks minimal or balanced, and it chooses how many it has."""
     if target.lags[-1] > MAX_CHAINED:
         return []
-    changes: dict[str, OptionValue] = {"depth": "auto"} | ({} if rpe == "lin" else {"rpe": "lin"})
+    changes: dict[str, OptionValue] = {"depth": "auto"}
+    changes |= {} if rpe == "lin" else {"rpe": "lin"}
     changes |= {"bank": "minimal"} if bank in ("paper", "tuned") else {}
     return [changes | ({} if heads is None else {"heads": None}) | ({"share": False} if share else {})]
 
