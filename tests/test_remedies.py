@@ -122,7 +122,10 @@ def test_every_remedy_leads_on(case: str) -> None:
         follow(target, {**options, **remedy})
 
 
-GALLERY = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+SLOW_EXAMPLES = {"sines", "low_rank", "smooth_coupling"}
+GALLERY = [
+    pytest.param(path.stem, marks=pytest.mark.slow) if path.stem in SLOW_EXAMPLES else path.stem for path in sorted(EXAMPLES.glob("*.toml"))
+]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
