@@ -26,8 +26,6 @@ MAX_LAG = 24
 """Lags up to which networks are built on trial: each takes seconds at most."""
 MAX_TRIALS = 12
 """Candidates that are built."""
-ENOUGH = 2
-"""Ways out that are found by trial; those of the refusal itself come after them."""
 
 Options = Mapping[str, OptionValue]
 
@@ -90,20 +88,18 @@ def missed(asked: float, certificate: Certificate, options: Options = {}) -> Ref
 
 
 def ways_out(target: Target, options: Options) -> list[dict[str, OptionValue]]:
-    """Changes of the options that lead to a network certified to the error asked for, or to the default error; the best one first."""
-    found: list[dict[str, OptionValue]] = []
+    """The first change of the options that leads to a network certified to the error asked for, or to the default error; none if no
+    candidate does. The search ends there: what else would work is among the remedies of the refusal."""
     error = options.get("error")
-    goal = DEFAULT_ERROR if error is None else float(error)  # type: ignore[arg-type]
+    goal = error if isinstance(error, float) else DEFAULT_ERROR
     for change in itertools.islice(_CANDIDATES[target.kind](target, options, goal), MAX_TRIALS):
         try:
             certificate = attempt(target, {**options, **change})
         except LemmaformerError:
             continue
-        if certificate.certified <= (goal if change.get("error") is None else float(change["error"])):  # type: ignore[arg-type]
-            found.append(change)
-            if len(found) == ENOUGH:
-                break
-    return found
+        if certificate.certified <= goal:
+            return [change]
+    return []
 
 
 def explained(refusal: Refusal, target: Target, options: Options) -> Refusal:
@@ -127,9 +123,12 @@ def _fixed_candidates(target: Any, options: Options, goal: float) -> Candidates:
         return
     resolved = rpe == "log" or lower(best_pi_bound(lag, UNIT[dtype])[0]) <= goal
     if one_layer and resolved and bank == "minimal":
-        most = int(options.get("heads") or 0)  # type: ignore[arg-type]
-        for heads in larger_sizes(lag):
-            if most < heads <= MAX_FLOAT_HEADS:
+def ways_out(target: Target, options: Options) -> list[dict[str, OptionValue]]:
+    """The first change of the options that leads to a network certified to the error asked for, or to the default error; none if no
+    candidate does. The search ends there: what else would work is among the remedies of the refusal."""
+    error = options.get("error")
+    goal = error if isinstance(error, float) else DEFAULT_ERROR
+    for change in itertools.islice(_CANDIDATES[target.kind](target, options, goal), MAX_TRIALS):
                 yield {"heads": heads}
     if one_layer and resolved and bank != "balanced" and rpe == "lin":
         yield {"bank": "balanced", **freed, **plain}
