@@ -55,6 +55,7 @@ class Head:
 
 
 RESIDUAL = Head("lin", None, 0)
+ONE = fmpq(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,33 +454,38 @@ def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[
     return guess, [others[k] + 1 for k in order[: len(heads)]]
 
 
-def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:
+def balanced_bank(
+    rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int, slowest: fmpq = ONE
+) -> HeadBank:
     """A bank of the given number of heads for several lags, with a price on every unit of weight that may depend on the decay.
 
     Minimises Σ_k ‖κ_k − 1_{T_k}‖₁ + Σ_h price(p_h)|a_kh| + price(p_1)|c_k|, p_1 the fastest head, over the weights and over decays of a
     family that follows the optimum of all decays closely: lin z_j = tanh²(jθ/2), the extrema of the extremal F, with one parameter θ; log
-    p_j = 1 + e^{α − βj}, with two. With twice as many heads as the longest lag a lin bank is within a few per cent of that optimum.
+    p_j = b + e^{α − βj}, with two; no log head is slower than b = `slowest` ≥ 1. With twice as many heads as the longest lag a lin bank is
+    within a few per cent of that optimum.
     """
     cheapest = min(price(fmpq(1)), price(fmpq(8)))
     unit_bits = max(4, math.ceil(-math.log2(cheapest)))
     half_period = math.pi**2 / (2 * unit_bits * math.log(2))
     with working_precision(128 + 3 * unit_bits):
-        rows = Rows(rows_for(max(lags), TOP[rpe], 1 if rpe == "log" else 0, rpe == "lin").edges, ends=True)
+        top = TOP[rpe] if rpe == "lin" or slowest <= 1 else min(TOP[rpe], 1 << math.ceil(unit_bits / float(arb(slowest - 1))))
+        rows = Rows(rows_for(max(lags), top, 1 if rpe == "log" else 0, rpe == "lin").edges, ends=True)
 
         def decays(first: float, second: float) -> list[fmpq]:
             if rpe == "lin":
                 return [dyadic(-2 * (arb(first) * j / 2).tanh().log(), decay_bits) for j in range(1, heads + 1)]
-            return [dyadic(1 + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
+            return [dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
 
-        def fit(chosen: list[fmpq]) -> list[tuple[list[Head], Solution]]:
+        def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], Solution]]:
             fastest = price(max(chosen))
             given = [*([RESIDUAL] if rpe == "lin" else []), *(Head(rpe, p) for p in dict.fromkeys(chosen))]
             prices = {head: arb(fastest if head.decay is None else price(head.decay)) for head in given}
             return [solve(rows, [arb(int(e == lag)) for e in rows.edges[:-1]], given, prices.__getitem__) for lag in lags]
 
         def cost(first: float, second: float) -> float:
-            return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second))))
+            return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second), searched)))
 
+        searched = lags if rpe == "lin" else lags[-1:]  # two parameters are many programmes, and the longest lag costs most of the error
         if rpe == "lin":
             best = decays(math.exp(_least(lambda v: cost(math.exp(v), 0.0), math.log(half_period / 12), math.log(1.3 * half_period))), 0.0)
         else:
