@@ -309,9 +309,8 @@ class Balance:
 
     def known_duals(self, lag: int) -> list[Dual]:
         """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
-        if not self._duals:
-            self.dual(lag)
-        return list(self._duals.values())
+        last = [] if self._duals else [self.dual(lag)]  # not kept where the zero bank is best for every lag
+        return list(self._duals.values()) or last
 
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
@@ -454,6 +453,24 @@ def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[
     return guess, [others[k] + 1 for k in order[: len(heads)]]
 
 
+PROPOSALS = {"lin": 18, "log": 72}
+"""Programmes that the search for decays solves for one lag: 18 for a parameter, and log has two, twice."""
+MAX_SEARCHED = 64
+"""Lags times heads of a programme for which decays are fitted to all lags."""
+MAX_WORK = 1 << 13
+"""Programmes times heads that the search for a bank may cost: a dozen seconds."""
+
+
+def searched_lags(rpe: Rpe, lags: Sequence[int], heads: int) -> Sequence[int]:
+    """The lags that decays are fitted to: all of them, or where that is much work the longest, which costs most of the error."""
+    return lags if rpe == "lin" and len(lags) * heads <= MAX_SEARCHED else lags[-1:]
+
+
+def work(rpe: Rpe, lags: Sequence[int], heads: int) -> int:
+    """Programmes times heads that `balanced_bank` solves."""
+    return (PROPOSALS[rpe] * len(searched_lags(rpe, lags, heads)) + len(lags)) * heads
+
+
 def balanced_bank(
     rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int, slowest: fmpq = ONE
 ) -> HeadBank:
@@ -485,7 +502,7 @@ def balanced_bank(
         def cost(first: float, second: float) -> float:
             return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second), searched)))
 
-        searched = lags if rpe == "lin" else lags[-1:]  # two parameters are many programmes, and the longest lag costs most of the error
+        searched = searched_lags(rpe, lags, heads)
         if rpe == "lin":
             best = decays(math.exp(_least(lambda v: cost(math.exp(v), 0.0), math.log(half_period / 12), math.log(1.3 * half_period))), 0.0)
         else:

@@ -25,7 +25,7 @@ from analyzer.targets import FixedMemory, KernelMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes
 from constructions import banks as bank_of
 from constructions import fast, feedforward
-from constructions.balanced import balanced_bank, fitted_error, weight_sums
+from constructions.balanced import MAX_WORK, balanced_bank, fitted_error, weight_sums, work
 from constructions.banks import HeadBank
 from constructions.fused import fuse
 from constructions.mixed_bank import mixed_minimal
@@ -191,6 +191,14 @@ def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> H
     slowest = fmpq(0) if rpe == "lin" else slowest_power(dtype, fast.MAX_TAPS)
     longest, unit = target.lags[-1], float(arb(UNIT[dtype]))
     sizes = [heads] if heads is not None else sorted({longest, longest + 2, longest + 4, 2 * longest + 2, 2 * longest + 6})
+
+    needed = sum(work(rpe, target.lags, count) for count in sizes)
+    if needed > MAX_WORK:
+        raise Refusal(
+            f"a balanced {rpe} bank for {len(target.lags)} lags up to {longest} asks for linear programmes of {needed} heads in all, the limit "
+            f"is {MAX_WORK}",
+            {"bank": "minimal", "dtype": "exact"},
+        )
 
     def found(count: int) -> tuple[float, HeadBank]:
         operations = float(arb(rounding_price(target, count, dtype)))
