@@ -195,14 +195,17 @@ def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> H
     needed = sum(work(rpe, target.lags, count) for count in sizes)
     if needed > MAX_WORK:
         raise Refusal(
-            f"a balanced {rpe} bank for {len(target.lags)} lags up to {longest} asks for linear programmes of {needed} heads in all, the limit "
-            f"is {MAX_WORK}",
+            f"a balanced {rpe} bank for {len(target.lags)} lags up to {longest} asks for linear programmes of {needed} heads in all, the "
+            f"limit is {MAX_WORK}",
             {"bank": "minimal", "dtype": "exact"},
         )
 
     def found(count: int) -> tuple[float, HeadBank]:
         operations = float(arb(rounding_price(target, count, dtype)))
-        price = {"lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))), "log": lambda p: operations + unit * tap_count(p, dtype)}[rpe]
+        price = {
+            "lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))),
+            "log": lambda p: operations + unit * tap_count(p, dtype),
+        }[rpe]
         chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype], slowest)
         with working_precision(256):
             budgets = [fitted_error(chosen, k) + arb(operations) * arb(weight) for k, weight in enumerate(weight_sums(chosen))]
