@@ -55,6 +55,7 @@ class Head:
 
 
 RESIDUAL = Head("lin", None, 0)
+ONE = fmpq(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,9 +309,8 @@ class Balance:
 
     def known_duals(self, lag: int) -> list[Dual]:
         """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
-        if not self._duals:
-            self.dual(lag)
-        return list(self._duals.values())
+        last = [] if self._duals else [self.dual(lag)]  # not kept where the zero bank is best for every lag
+        return list(self._duals.values()) or last
 
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
@@ -453,33 +453,56 @@ def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[
     return guess, [others[k] + 1 for k in order[: len(heads)]]
 
 
-def balanced_bank(rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int) -> HeadBank:
+PROPOSALS = {"lin": 18, "log": 72}
+"""Programmes that the search for decays solves for one lag: 18 for a parameter, and log has two, twice."""
+MAX_SEARCHED = 64
+"""Lags times heads of a programme for which decays are fitted to all lags."""
+MAX_WORK = 1 << 13
+"""Programmes times heads that the search for a bank may cost: a dozen seconds."""
+
+
+def searched_lags(rpe: Rpe, lags: Sequence[int], heads: int) -> Sequence[int]:
+    """The lags that decays are fitted to: all of them, or where that is much work the longest, which costs most of the error."""
+    return lags if rpe == "lin" and len(lags) * heads <= MAX_SEARCHED else lags[-1:]
+
+
+def work(rpe: Rpe, lags: Sequence[int], heads: int) -> int:
+    """Programmes times heads that `balanced_bank` solves."""
+    return (PROPOSALS[rpe] * len(searched_lags(rpe, lags, heads)) + len(lags)) * heads
+
+
+def balanced_bank(
+    rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int, slowest: fmpq = ONE
+) -> HeadBank:
     """A bank of the given number of heads for several lags, with a price on every unit of weight that may depend on the decay.
 
     Minimises Σ_k ‖κ_k − 1_{T_k}‖₁ + Σ_h price(p_h)|a_kh| + price(p_1)|c_k|, p_1 the fastest head, over the weights and over decays of a
     family that follows the optimum of all decays closely: lin z_j = tanh²(jθ/2), the extrema of the extremal F, with one parameter θ; log
-    p_j = 1 + e^{α − βj}, with two. With twice as many heads as the longest lag a lin bank is within a few per cent of that optimum.
+    p_j = b + e^{α − βj}, with two; no log head is slower than b = `slowest` ≥ 1. With twice as many heads as the longest lag a lin bank is
+    within a few per cent of that optimum.
     """
     cheapest = min(price(fmpq(1)), price(fmpq(8)))
     unit_bits = max(4, math.ceil(-math.log2(cheapest)))
     half_period = math.pi**2 / (2 * unit_bits * math.log(2))
     with working_precision(128 + 3 * unit_bits):
-        rows = Rows(rows_for(max(lags), TOP[rpe], 1 if rpe == "log" else 0, rpe == "lin").edges, ends=True)
+        top = TOP[rpe] if rpe == "lin" or slowest <= 1 else min(TOP[rpe], 1 << math.ceil(unit_bits / float(arb(slowest - 1))))
+        rows = Rows(rows_for(max(lags), top, 1 if rpe == "log" else 0, rpe == "lin").edges, ends=True)
 
         def decays(first: float, second: float) -> list[fmpq]:
             if rpe == "lin":
                 return [dyadic(-2 * (arb(first) * j / 2).tanh().log(), decay_bits) for j in range(1, heads + 1)]
-            return [dyadic(1 + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
+            return [dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
 
-        def fit(chosen: list[fmpq]) -> list[tuple[list[Head], Solution]]:
+        def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], Solution]]:
             fastest = price(max(chosen))
             given = [*([RESIDUAL] if rpe == "lin" else []), *(Head(rpe, p) for p in dict.fromkeys(chosen))]
             prices = {head: arb(fastest if head.decay is None else price(head.decay)) for head in given}
             return [solve(rows, [arb(int(e == lag)) for e in rows.edges[:-1]], given, prices.__getitem__) for lag in lags]
 
         def cost(first: float, second: float) -> float:
-            return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second))))
+            return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second), searched)))
 
+        searched = searched_lags(rpe, lags, heads)
         if rpe == "lin":
             best = decays(math.exp(_least(lambda v: cost(math.exp(v), 0.0), math.log(half_period / 12), math.log(1.3 * half_period))), 0.0)
         else:

@@ -5,6 +5,7 @@ JAX's own context manager (`jax.enable_x64`), which is scoped to that call and p
 around it keeps its setting.
 """
 
+import itertools
 import math
 from contextlib import AbstractContextManager, nullcontext
 
@@ -30,6 +31,11 @@ def tap_count(power: fmpq, dtype: str, reach: int = 1) -> int:
     half_unit = nearest(UNIT[dtype]) / 2
     exponent = (p * math.log(max(reach, 1)) - math.log(half_unit * (p - 1))) / (p - 1)
     return max(1, math.ceil(math.exp(min(exponent, 28.0))))
+
+
+def slowest_power(dtype: str, taps: int) -> fmpq:
+    """The least p = 9/8, 10/8, … whose head s^{−p} runs as at most this many taps."""
+    return next(p for p in (fmpq(k, 8) for k in itertools.count(9)) if tap_count(p, dtype) <= taps)
 
 
 def with_x64(dtype: str) -> AbstractContextManager[None]:

@@ -26,12 +26,12 @@ from analyzer.targets import FixedMemory
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes, deeper, exactly
 from constructions import banks as bank_of
 from constructions import fast, feedforward
-from constructions.balanced import balanced_bank, fitted_error, weight_sums
+from constructions.balanced import MAX_WORK, balanced_bank, fitted_error, weight_sums, work
 from constructions.banks import HeadBank
 from constructions.construction import Construction
 from constructions.fused import fuse
 from constructions.mixed_bank import mixed_minimal
-from constructions.precision import MANTISSA, SMALLEST, UNIT, tap_count
+from constructions.precision import MANTISSA, SMALLEST, UNIT, slowest_power, tap_count
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 
 BOX_SHARE = arb(2) ** -10
@@ -163,14 +163,29 @@ def check_taps(head_banks: list[HeadBank], dtype: str, *remedies: Remedy) -> Non
 
 
 def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
-    """The balanced bank with the given heads, or the best of a few sizes between T and 2T + 6, for the price of this type's rounding."""
+    """The balanced bank with the given heads, or the best of a few sizes between T and 2T + 6, for the price of this type's rounding.
+
+    Log heads must fall so fast that they run as taps: slower ones run by FFT, whose rounding is not certified.
+    """
+    slowest = fmpq(0) if rpe == "lin" else slowest_power(dtype, fast.MAX_TAPS)
     longest, unit = target.lags[-1], float(arb(UNIT[dtype]))
     sizes = [heads] if heads is not None else sorted({longest, longest + 2, longest + 4, 2 * longest + 2, 2 * longest + 6})
 
+    needed = sum(work(rpe, target.lags, count) for count in sizes)
+    if needed > MAX_WORK:
+        raise Refusal(
+            f"a balanced {rpe} bank for {len(target.lags)} lags up to {longest} asks for linear programmes of {needed} heads in all, the "
+            f"limit is {MAX_WORK}",
+            {"bank": "minimal", "dtype": "exact"},
+        )
+
     def found(count: int) -> tuple[float, HeadBank]:
         operations = float(arb(rounding_price(target, count, dtype)))
-        price = {"lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))), "log": lambda _: operations}[rpe]
-        chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype])
+        price = {
+            "lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))),
+            "log": lambda p: operations + unit * tap_count(p, dtype),
+        }[rpe]
+        chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype], slowest)
         with working_precision(256):
             budgets = [fitted_error(chosen, k) + arb(operations) * arb(weight) for k, weight in enumerate(weight_sums(chosen))]
         return sum(upper(b) for b in budgets), chosen

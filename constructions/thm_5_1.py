@@ -7,11 +7,10 @@ The residual stream is that of Theorem 3.1: x_t in block `x0`, memory k in block
 Heads are split evenly, as in the theorem; fitted banks for kernels that are themselves sums of heads take what they need first.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from flint import arb, fmpq
+from flint import arb
 
 from analyzer.errors import Refusal
 from analyzer.exact import nearest, upper
@@ -24,7 +23,7 @@ from constructions.banks import HeadBank
 from constructions.construction import Construction
 from constructions.fast import MAX_TAPS
 from constructions.kernel_banks import EXACT, MAX_FITTED, Arithmetic, bank_for_error, exact_bank, fitted_bank, interpolation_kernel_bank
-from constructions.precision import MANTISSA, tap_count
+from constructions.precision import MANTISSA, slowest_power
 from constructions.thm_3_1 import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
 from constructions.transformer import Transformer
 
@@ -74,8 +73,7 @@ def _fitted(
 def _arithmetic(target: KernelMemory, rpe: Rpe, heads: int, dtype: str) -> Arithmetic:
     """Floats pay for their weights, and log heads must fall fast enough to run as taps."""
     price = nearest(rounding_price(target, heads, dtype))
-    grid = (fmpq(p, 8) for p in itertools.count(9))
-    slowest = 0 if rpe == "lin" else next(p for p in grid if tap_count(p, dtype) <= MAX_TAPS)
+    slowest = 0 if rpe == "lin" else slowest_power(dtype, MAX_TAPS)
     return Arithmetic(price, MANTISSA[dtype], slowest)
 
 

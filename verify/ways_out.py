@@ -123,12 +123,9 @@ def _fixed_candidates(target: Any, options: Options, goal: float) -> Candidates:
         return
     resolved = rpe == "log" or lower(best_pi_bound(lag, UNIT[dtype])[0]) <= goal
     if one_layer and resolved and bank == "minimal":
-def ways_out(target: Target, options: Options) -> list[dict[str, OptionValue]]:
-    """The first change of the options that leads to a network certified to the error asked for, or to the default error; none if no
-    candidate does. The search ends there: what else would work is among the remedies of the refusal."""
-    error = options.get("error")
-    goal = error if isinstance(error, float) else DEFAULT_ERROR
-    for change in itertools.islice(_CANDIDATES[target.kind](target, options, goal), MAX_TRIALS):
+        most = int(options.get("heads") or 0)  # type: ignore[arg-type]
+        for heads in larger_sizes(lag):
+            if most < heads <= MAX_FLOAT_HEADS:
                 yield {"heads": heads}
     if one_layer and resolved and bank != "balanced" and rpe == "lin":
         yield {"bank": "balanced", **freed, **plain}
