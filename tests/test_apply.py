@@ -32,11 +32,11 @@ def example(name: str) -> AdaptiveMemory | CouplingTarget:
 
 
 @cache
-def nested(rpe: str, attention: str, dtype: str = "exact") -> Transformer:
+def nested(rpe: str, attention: str, dtype: str = "exact", error: float = 0.01) -> Transformer:
     """Three layers: the lag of the second memory is read off the first."""
     target = example("nested.toml")
     assert isinstance(target, AdaptiveMemory)
-    return thm_4_4.build(target, rpe=rpe, attention=attention, dtype=dtype).network  # type: ignore[arg-type]
+    return thm_4_4.build(target, rpe=rpe, attention=attention, dtype=dtype, error=error).network  # type: ignore[arg-type]
 
 
 def letters(*shape: int, seed: int = 0) -> np.ndarray:
@@ -72,47 +72,49 @@ def test_derivatives_are_difference_quotients(rpe: str, kind: str) -> None:
     def loss(network: Transformer, tokens: jax.Array) -> jax.Array:
         return (weights * apply(network, tokens, dtype="float64")).sum()
 
-    check_derivatives(loss, network, tokens)
+    check_derivatives(loss, network, tokens, 1e-5, tolerance=1e-6)
 
 
-@pytest.mark.parametrize(("rpe", "attention", "dtype"), [("lin", "dp", "exact"), ("log", "dp", "exact"), ("lin", "tmx", "float64")])
-def test_derivatives_of_a_constructed_adaptive_network(rpe: str, attention: str, dtype: str) -> None:
-    """At the last positions, whose lags lie in the array: before, the slots of constructed networks may hold anything.
+@pytest.mark.parametrize(("rpe", "attention"), [("lin", "dp"), ("log", "dp"), ("lin", "tmx"), ("log", "tmx")])
+def test_derivatives_of_a_constructed_adaptive_network(rpe: str, attention: str) -> None:
+    """At positions whose lags lie in the array: before them the slots of constructed networks may hold anything.
 
-    Rounded feed-forward parts are constant almost everywhere, also along the directions that are tried.
+    Rounded feed-forward parts are constant, also around here. The error is large, as weights grow with its inverse and cancel: the
+    derivatives of a network for 0.01 are millions, and quotients of floats no longer show them.
     """
-    network, tokens = parameters(nested(rpe, attention, dtype)), letters(2, 24, 1)
+    network, tokens = parameters(nested(rpe, attention, error=0.9)), letters(2, 24, 1)
 
     def loss(network: Transformer, tokens: jax.Array) -> jax.Array:
         return apply(network, tokens, dtype="float64")[:, 8:].sum()
 
-    check_derivatives(loss, network, tokens, step=1e-7, tolerance=1e-5)
+    check_derivatives(loss, network, tokens, 1e-4, tolerance=1e-5)
 
 
 def check_derivatives(
-    loss: Callable[[Transformer, jax.Array], jax.Array],
-    network: Transformer,
-    tokens: np.ndarray,
-    step: float = 1e-5,
-    tolerance: float = 1e-7,
+    loss: Callable[[Transformer, jax.Array], jax.Array], network: Transformer, tokens: np.ndarray, move: float, tolerance: float
 ) -> None:
-    """Central quotients are off by step² times the third derivative, and rounding over step; kinks of relu are met with probability 0."""
+    """Central quotients over steps that move the loss by this share of its size or less, along random directions in one array at a time.
+
+    They are off by the step squared and by rounding over the step, which cancellation magnifies; small steps seldom meet kinks of relu.
+    """
     rng = np.random.default_rng(4)
     leaves, tree = jax.tree.flatten((network, tokens))
     moved = 0
     with jax.enable_x64(True):
         compiled, slopes = jax.jit(loss), jax.tree.leaves(jax.jit(jax.grad(loss, argnums=(0, 1)))(network, tokens))
+        size = max(1.0, abs(float(compiled(network, tokens))))
         for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
-            direction = rng.standard_normal(leaf.shape) * np.maximum(np.abs(leaf), 0.1 if leaf.size else 0)
             assert slope.dtype == jnp.float64 and np.isfinite(slope).all()
-            ends = []
+            direction = rng.standard_normal(leaf.shape)
+            found = float((np.asarray(slope) * direction).sum())
+            step, ends = move * size / max(size, abs(found)), []
             for sign in (1, -1):
                 changed = [*leaves[:place], leaf + sign * step * direction, *leaves[place + 1 :]]
                 ends.append(float(compiled(*jax.tree.unflatten(tree, changed))))
-            found, quotient = float((np.asarray(slope) * direction).sum()), (ends[0] - ends[1]) / (2 * step)
-            assert found == pytest.approx(quotient, rel=tolerance, abs=tolerance * max(1, abs(ends[0]))), jax.tree.leaves(tree)
+            quotient = (ends[0] - ends[1]) / (2 * step)
+            assert found == pytest.approx(quotient, rel=tolerance, abs=tolerance * size), f"array {place} of {len(leaves)}"
             moved += found != 0
-    assert moved >= 6  # embedding, values, outputs, decays or tables and feed-forward parts all matter
+    assert moved >= 12  # embedding, bias, and in both layers decays or tables, values, outputs, feed-forward parts
 
 
 def test_weights_cut_to_32_bits_are_refused() -> None:
@@ -168,7 +170,7 @@ def settled(values: np.ndarray, longest: int) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["exact", "float64"])
 def test_slots_hold_the_memories_of_a_fixed_target(dtype: str) -> None:
-    target, error = FixedMemory((1, 3), 2, "x0[1] + m1[1]*m2[2]"), 0.05
+    target, error = FixedMemory((1, 3), 2, "x0[0] + m1[0]*m2[1]"), 0.05
     network = thm_3_1.build(target, error=error, dtype=dtype).network
     tokens = np.random.default_rng(0).uniform(-1, 1, (2, 3, 30, 2))
     seen = stream.trace(network, tokens, thm_3_1.slots(target, network))
@@ -221,12 +223,18 @@ def test_slots_of_kernels_chains_couplings_and_strangers() -> None:
     assert {"digits x0", "digits m1"} < set(names)
     assert sorted(j for block in names.values() for j in block) == list(range(shift_chain.Layout(restored).width))
 
-    coupling = example("coupling.toml")
+    coupling = example("low_rank.toml")
     assert isinstance(coupling, CouplingTarget)
     coupled = jl_4_2.build(coupling, rank=2, knots=8, dtype="float64").network
     named = jl_4_2.slots(coupling, coupled)
     assert list(named) == ["token", "q1", "q2", "k1", "k2", "value", "answer"]
-    assert [list(block) for block in named.values()] == [[j] for j in range(7)]
+    last, last_pattern = stream.trace(coupled, np.abs(tokens), named)["layer 2"], stream.patterns(coupled, np.abs(tokens))[1]
+    scores = sum(last[f"q{k}"][:, :, None] * last[f"k{k}"][:, None, :] for k in (1, 2))
+    np.testing.assert_allclose(np.log(last_pattern.weights[:, 0] / last_pattern.weights[:, 0, :, :1]), scores - scores[..., :1], atol=1e-9)
+    mixed = (last_pattern.weights[:, 0] @ last["value"][..., None])[..., 0]
+    np.testing.assert_allclose(last["answer"], coupled.bias[-1] + mixed, atol=1e-12)
+    np.testing.assert_array_equal(last["token"], np.abs(tokens)[..., 0])
+    assert (last_pattern.past == 0).all()
 
     own = drawn("lin", "dp")
     plain = stream.trace(own, np.zeros((5, 2)), stream.plain_slots(own))
@@ -276,7 +284,7 @@ def test_patterns_of_exact_networks() -> None:
     for (weights, past), (wanted, wanted_past) in zip(exact, floats, strict=True):
         np.testing.assert_allclose(weights[..., 8:, :], wanted[..., 8:, :], rtol=1e-9)
         np.testing.assert_allclose(past[..., 8:], wanted_past[..., 8:], rtol=1e-9)
-    lag = example("nested.toml").lag_values(np)(tokens)[0, 20, 0]
+    lag = example("nested.toml").lag_values(np)(tokens)[0, 20, 0]  # type: ignore[arg-type]
     np.testing.assert_allclose(exact[1].weights[0, :, 20, 20 - lag], 1, rtol=1e-9)  # e^{−p log(s/g)} at s = g
 
 
