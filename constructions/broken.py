@@ -90,7 +90,7 @@ def broken(
     head: int | None = None,
     index: tuple[int, ...] | None = None,
 ) -> tuple[Transformer, Change]:
-    """The network with one weight w changed to w (1 + by): of the entries with this layer, head and index, the largest in absolute value."""
+    """The network with one weight w changed to w (1 + by): the largest in absolute value that has this layer, head and index."""
     share = _share(by)
     _check_places(network, weight, layer, head)
     found: tuple[Any, str, int | None, tuple[int, ...]] | None = None
