@@ -268,11 +268,11 @@ class AdaptiveMemory(RememberingTarget):
         """(x_t, memories) as one vector."""
         return [v for token in situation.tokens for v in self.alphabet[token]]
 
-    def exact_value(self, tokens: "np.ndarray") -> arb:
+    def exact_value(self, tokens: "np.ndarray", t: int = -1) -> arb:
         """Tokens count as the letters next to them; refused where lags reach before the array."""
         import numpy as np
 
-        letters = [int(letter) for letter in self.nearest_letters(tokens, np)]
+        letters = [int(letter) for letter in self.nearest_letters(tokens[: t % len(tokens) + 1], np)]
         situation = self.situation(letters, len(letters) - 1)
         if situation is None:
             raise InputError(f"sequences of {len(letters)} tokens are shorter than the target's lags")

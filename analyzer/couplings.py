@@ -247,13 +247,13 @@ class CouplingTarget(TokenTarget):
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """H_t for exact tokens."""
         query = arb(tokens[position])
-        logits = [self.coupling.at(query, arb(v)) for v in tokens]
-        return self.F.at(softmax_mean(logits, [self.f.at(v) for v in tokens]))
+        seen = {v: (self.coupling.at(query, arb(v)), self.f.at(v)) for v in dict.fromkeys(tokens)}
+        return self.F.at(softmax_mean([seen[v][0] for v in tokens], [seen[v][1] for v in tokens]))
 
-    def exact_value(self, tokens: np.ndarray) -> arb:
-        """H at the last position of tokens (τ, 1)."""
+    def exact_value(self, tokens: np.ndarray, t: int = -1) -> arb:
+        """H at position t of tokens (τ, 1)."""
         exact = [rational(float(token[0])) for token in tokens]
-        return self.at(exact, len(exact) - 1)
+        return self.at(exact, t % len(exact))
 
     def constant_error(self, samples: np.ndarray | None = None) -> float:
         """Half the spread of the values at some of the samples, or on constant sequences, where H is F(f(x))."""

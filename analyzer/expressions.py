@@ -15,10 +15,13 @@ from flint import fmpq
 from analyzer.errors import InputError
 from analyzer.exact import rational
 from analyzer.profiles import FUNCTIONS, Ridge, power
+from analyzer.sizes import check_size
 
 MAX_CHARACTERS = 2000
 MAX_DEGREE = 8
 MAX_TERMS = 2000
+MAX_WORK = 1 << 20
+"""Exponents that one product of polynomials, or the polarisation of one polynomial, adds up: seconds."""
 
 Monomial = tuple[int, ...]
 
@@ -45,11 +48,13 @@ class Sum:
 
     def affine_parts(self) -> tuple[tuple[fmpq, ...], fmpq]:
         """(direction, offset) of an affine form."""
-        zero = (0,) * self.coordinates
-        direction = tuple(
-            self.polynomial.get(tuple(int(i == j) for i in range(self.coordinates)), fmpq(0)) for j in range(self.coordinates)
-        )
-        return direction, self.polynomial.get(zero, fmpq(0))
+        direction, offset = [fmpq(0)] * self.coordinates, fmpq(0)
+        for monomial, coefficient in self.polynomial.items():  # of few terms, however many coordinates there are
+            if any(monomial):
+                direction[monomial.index(1)] = coefficient
+            else:
+                offset = coefficient
+        return tuple(direction), offset
 
     def plus(self, other: "Sum", factor: fmpq) -> "Sum":
         polynomial = dict(self.polynomial)
@@ -106,6 +111,9 @@ def affine(direction: tuple[fmpq, ...], offset: fmpq) -> Sum:
 
 
 def _multiply(left: Sum, right: Sum) -> Sum:
+    work = len(left.polynomial) * len(right.polynomial) * left.coordinates
+    if work > MAX_WORK:
+        raise InputError(f"an expression asks for products of {work} exponents in all, the limit is {MAX_WORK}")
     polynomial: dict[Monomial, fmpq] = {}
     for m, a in left.polynomial.items():
         for k, b in right.polynomial.items():
@@ -135,15 +143,17 @@ def names_in(text: str, what: str) -> list[str]:
 
 
 def syntax_tree(text: str, what: str) -> ast.expr:
-    """The expression's tree; text that is too long or no expression is refused."""
+    """The expression's tree; text that is too long, no expression, or one with enormous numbers (`analyzer.sizes`) is refused."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"the {what} has {len(text)} characters, the limit is {MAX_CHARACTERS}")
     try:
         with warnings.catch_warnings():  # the parser comments on odd spellings; the whitelist decides
             warnings.simplefilter("ignore", SyntaxWarning)
-            return ast.parse(text.strip(), mode="eval").body
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
+    check_size(text.strip(), tree, what)
+    return tree
 
 
 class _Reader:

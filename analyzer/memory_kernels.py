@@ -77,7 +77,8 @@ class Factors:
         result = arb(c0 + c1 * s + c2 * s * s).exp()
         for alpha, beta, q in self.powers:
             base = alpha * s + beta
-            result *= arb(base ** int(q.p)) if q.q == 1 else arb(base) ** arb(q)
+            exact = q.q == 1 and abs(int(q.p)) * (int(base.p).bit_length() + int(base.q).bit_length()) <= EXACT_BITS
+            result *= arb(base ** int(q.p)) if exact else arb(base) ** arb(q)
         for name, omega, phase in self.waves:
             angle = arb(omega * s + phase)
             result *= angle.sin() if name == "sin" else angle.cos()
@@ -262,6 +263,8 @@ class MemoryKernel:
         return any(factors.waves for _, factors in self.terms)
 
 
+EXACT_BITS = 1 << 12
+"""Powers of rationals are computed exactly up to this size, far above every working precision; thousands of values are asked for."""
 WINDOW = 64
 """Values summed one by one before a majorant takes over, at least."""
 

@@ -16,7 +16,6 @@ import numbers
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -79,11 +78,15 @@ class Options:
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if getattr(self, entry.name) != entry.default}
 
 
-@cache
+_FIELDS: dict[type[Options], tuple[tuple[Field[Any], Any], ...]] = {}
+
+
 def typed_fields(cls: type[Options]) -> tuple[tuple[Field[Any], Any], ...]:
     """Every field of a class of options with its resolved type."""
-    hints = get_type_hints(cls)
-    return tuple((entry, hints[entry.name]) for entry in fields(cls))
+    if cls not in _FIELDS:
+        hints = get_type_hints(cls)
+        _FIELDS[cls] = tuple((entry, hints[entry.name]) for entry in fields(cls))
+    return _FIELDS[cls]
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:

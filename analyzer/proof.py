@@ -7,14 +7,31 @@ import sympy
 
 
 def lemma(
-    graph: nx.DiGraph, name: str, title: str, budget: sympy.Expr, uses: tuple[str, ...] = (), source: str = "", relation: str = "≤"
+    graph: nx.DiGraph,
+    name: str,
+    title: str,
+    budget: sympy.Expr,
+    uses: tuple[str, ...] = (),
+    source: str = "",
+    relation: str = "≤",
+    measured: bool = False,
 ) -> None:
-    """Add a lemma that uses lemmas already in the graph; what it speaks of is ≤ its budget, or ≥ for a lower bound."""
+    """Add a lemma that uses lemmas already in the graph; what it speaks of is ≤ its budget, or ≥ for a lower bound.
+
+    Of a `measured` lemma a certificate must show the number found in the weights beside what is promised (`measured_lemmas`).
+    """
+    if name in graph:
+        raise KeyError(f"lemma {name} is in the graph already")
     missing = [u for u in uses if u not in graph]
     if missing:
         raise KeyError(f"lemma {name} uses {missing[0]}, which is not in the graph")
-    graph.add_node(name, title=title, budget=budget, source=source, relation=relation)
+    graph.add_node(name, title=title, budget=budget, source=source, relation=relation, measured=measured)
     graph.add_edges_from((name, used) for used in uses)
+
+
+def measured_lemmas(graph: nx.DiGraph) -> list[str]:
+    """The lemmas of which a certificate must show numbers, in the order of the proof."""
+    return [name for name, data in graph.nodes(data=True) if data["measured"]]
 
 
 def tree_lines(graph: nx.DiGraph) -> list[str]:

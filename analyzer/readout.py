@@ -17,7 +17,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.exact import nearest, range_pieces
-from analyzer.expressions import MAX_TERMS, Monomial, Sum, parse
+from analyzer.expressions import MAX_TERMS, MAX_WORK, Monomial, Sum, parse
 from analyzer.profiles import Ridge, power
 
 
@@ -142,6 +142,9 @@ def _ridge_sum(text: str, slots: tuple[str, ...], dim: int, parsed: Sum) -> Read
 
 
 def _polarise(polynomial: dict[Monomial, fmpq]) -> tuple[Ridge, ...]:
+    work = sum(len(monomial) << (sum(monomial) - 1) for monomial in polynomial)
+    if work > MAX_WORK:
+        raise InputError(f"the read-out's polynomial asks for ridge functions of {work} weights in all, the limit is {MAX_WORK}")
     ridges = []
     for monomial, coefficient in polynomial.items():
         variables = [j for j, e in enumerate(monomial) for _ in range(e)]

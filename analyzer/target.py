@@ -104,8 +104,8 @@ class Target(Protocol):
     def values(self, xp: Any) -> ArrayMap:
         """Tokens (…, N, d) → y (…, N)."""
 
-    def exact_value(self, tokens: "np.ndarray") -> arb:
-        """y at the last position of tokens (N, d), in ball arithmetic."""
+    def exact_value(self, tokens: "np.ndarray", t: int = -1) -> arb:
+        """y at position t of tokens (N, d), the last one unless told otherwise, in ball arithmetic."""
 
     def constant_error(self, samples: "np.ndarray | None" = None) -> float:
         """Error of the best constant output, from below: half the spread of values that occur. `samples` (batch, N, d) are sequences to
@@ -265,8 +265,8 @@ class RememberingTarget(TokenTarget):
 class ConvolvedTarget(RememberingTarget):
     """What targets share whose memories are convolutions."""
 
-    def exact_value(self: LayerTarget, tokens: "np.ndarray") -> arb:
-        return self.readout(self.memories([[arb(float(v)) for v in token] for token in reversed(tokens)]))
+    def exact_value(self: LayerTarget, tokens: "np.ndarray", t: int = -1) -> arb:
+        return self.readout(self.memories([[arb(float(v)) for v in token] for token in reversed(tokens[: t % len(tokens) + 1])]))
 
     def constant_error(self: LayerTarget, samples: "np.ndarray | None" = None) -> float:
         values = [self.readout(point) for point in self.attained()]

@@ -59,7 +59,8 @@ def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) ->
         raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, options, lipschitz, attention_error, cap)
-    check_taps(head_banks, options.dtype, *deeper(target, options.rpe, options.heads), *exactly(target, options.bank))
+    ways = (*deeper(target, options.rpe, options.bank, options.heads, options.share), *exactly(target, options.bank))
+    check_taps(head_banks, options.dtype, *ways)
     network, draws = with_readout(target, head_banks, options, budget / 2, box)
     return Construction(target, options, network, draws)
 
@@ -195,7 +196,7 @@ MAX_FLOAT_HEADS = 27
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    ways = [*deeper(target, rpe, None if count == lags[-1] else count), *finer(dtype)]
+    ways = [*deeper(target, rpe, "minimal", None if count == lags[-1] else count), *finer(dtype)]
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(

@@ -154,62 +154,27 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     """
     from lemmaformer.network import Network
     from verify.bundles import card_of
+    from verify.ways_out import check, explained
 
-    chosen, read = choose(target, options, theorem, keywords)
+    chosen, read = THEOREMS.choose(target, keywords, options) if theorem is None else _named(theorem, target, options, keywords)
     with working("building and certifying"):
         try:
             built = chosen.built_by()(target, read)
             certificate = chosen.verified_by()(built.network, target, built.bank, built.ffn)
-            refuse_missed(certificate, read)
+            check(certificate, read.chosen())
         except Refusal as refusal:
-            raise with_way_out(refusal, chosen, target, read) from None
+            raise refusal if theorem is not None else explained(refusal, target, read.chosen()) from None
     return Network(built.network, card_of(built, certificate), target, certificate)
 
 
-def choose(target: "Target", options: Options | None, theorem: str | None, keywords: "dict[str, OptionValue]") -> tuple[Theorem, Options]:
-    """The theorem for a target and options, and the options as its class reads them."""
-    if theorem is not None:
-        chosen = THEOREMS[theorem]
-        if chosen.build is None or chosen.options is None:
-            chosen.built_by()
-        if chosen.target != target.kind:
-            raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
-        assert chosen.options is not None
-        return chosen, chosen.options.of(options, keywords)
-    candidates = [found for found in THEOREMS.of_kind(target.kind) if found.shelf < Theorem.shelf]
-    family = candidates[0].options
-    assert family is not None
-    read = family.of(options, keywords)
-    return next(found for found in candidates if found.applies(target, read)), read
-
-
-def refuse_missed(certificate: "Certificate", options: Options) -> None:
-    """Refuse what misses the error asked for or, unless it was asked for, violates its theorem."""
-    from verify.ways_out import missed
-
-    from analyzer.families import DEFAULT_ERROR
-
-    asked = getattr(options, "error", None)
-    sizes = [getattr(options, name, None) for name in ("heads", "rank", "knots")]
-    if asked is None and all(size is None for size in sizes):
-        asked = DEFAULT_ERROR
-    if certificate.verdict.value == "violated":
-        if getattr(options, "encode", None) == "barron" and getattr(options, "width", None) is not None:
-            return  # the width was forced, right or wrong
-        if not all(condition.holds for condition in certificate.conditions):
-            raise Refusal(f"H is too small for the rounding margins: {certificate.advice}", {"bank": "minimal", "heads": None})
-        raise Refusal(f"the network does not obey its own theorem: {certificate.advice}")
-    if asked is not None and certificate.certified > asked:
-        raise missed(asked, certificate)
-
-
-def with_way_out(refusal: Refusal, theorem: Theorem, target: "Target", options: Options) -> Refusal:
-    """The refusal with a way out that was tried before the others, if one was found."""
-    from verify.ways_out import ways_out
-
-    tried = ways_out(theorem.id, target, {**options.chosen()})
-    others = [remedy for remedy in refusal.remedies if remedy not in tried]
-    return Refusal(refusal.reason, *tried, *others)
+def _named(theorem: str, target: "Target", options: Options | None, keywords: "dict[str, OptionValue]") -> tuple[Theorem, Options]:
+    """A theorem that was asked for by its id, and its options."""
+    chosen = THEOREMS[theorem]
+    chosen.built_by()
+    if chosen.target != target.kind:
+        raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
+    assert chosen.options is not None  # theorems that build have options
+    return chosen, chosen.options.of(options, keywords)
 
 
 def verify(what: "str | Path | Network", target: "Target | None" = None) -> "Certificate | Checked":

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-
 from numpy.typing import ArrayLike
-
 
 from analyzer.errors import InputError
 from analyzer.target import Target
@@ -27,7 +25,6 @@ from verify.learnt import ORIGINS
 
 if TYPE_CHECKING:
     import jax
-
     from constructions.broken import Change
 
 

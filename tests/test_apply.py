@@ -96,7 +96,7 @@ def check_derivatives(
     step: float = 1e-5,
     tolerance: float = 1e-7,
 ) -> None:
-    """Central quotients are off by step² times the third derivative, and by rounding over step; kinks of relu are met with probability 0."""
+    """Central quotients are off by step² times the third derivative, and rounding over step; kinks of relu are met with probability 0."""
     rng = np.random.default_rng(4)
     leaves, tree = jax.tree.flatten((network, tokens))
     moved = 0

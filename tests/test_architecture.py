@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import time
@@ -112,6 +113,16 @@ def test_light_commands_do_not_load_jax(arguments: list[str]) -> None:
         "assert 'jax' not in sys.modules, 'jax was loaded'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("layer", ["analyzer", "constructions", "verify"])
+def test_the_library_speaks_of_options_not_of_flags(layer: str) -> None:
+    """Flags are how the command line spells options; a message that names one is wrong in Python, and the other way round."""
+    for file in sorted((ROOT / layer).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                flag = re.search(r"(?<![-\w])--[a-zA-Z]", node.value)
+                assert flag is None, f"{file}:{node.lineno} names a flag: {node.value[max(0, flag.start() - 40) : flag.end() + 20]!r}"
 
 
 def _seconds(*command: str) -> float:

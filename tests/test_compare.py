@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import fmpq
+from flint import arb, fmpq
 
 import cli
 from analyzer.adaptive import AdaptiveMemory
@@ -17,6 +17,7 @@ from analyzer.couplings import CouplingTarget
 from analyzer.errors import InputError, Refusal
 from analyzer.targets import FixedMemory, KernelMemory, read_toml, target_of_kind
 from constructions import learning, reference
+from constructions import shift_chain as chain
 from constructions.bundle import Bundle, load, write
 from constructions.card import read_files
 from constructions.fast import forward
@@ -25,7 +26,9 @@ from constructions.stream import attended
 from constructions.transformer import Transformer, to_exact
 from tests.conftest import random_network
 from verify import compare, dp_free
+from verify.bundles import card_of
 from verify.compare import Protocol
+from verify.shift_chain import verify as certify_chain
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LAG_2 = FixedMemory((2,))
@@ -257,6 +260,75 @@ def test_a_contradicted_certificate_is_a_fault(run: Any, places: dict[str, Path]
     monkeypatch.setattr(dp_free, "layer_error", refusing)
     made, linear = run("compare", places["float"], places["linear"], "--sequences", 10, "--json").json["networks"]
     assert made["certificate"]["by"] == "thm-3.1" and linear["certificate"]["reason"] == "not this one" and not linear["faults"]
+
+
+def witnessless(found: Any) -> Any:
+    return replace(found, witness=0.0, witness_input="none")
+
+
+@pytest.mark.parametrize("name", ["float", "exact", "linear", "table", "nested", "coupling", "chain", "float chain", "finite"])
+def test_the_witness_is_no_smaller_than_what_was_sampled(
+    name: str, run: Any, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates that come without a witness are given the worst of the sample, from below and in their own arithmetic."""
+    layer, theorem = dp_free.layer_error, compare.verify_bundle
+    monkeypatch.setattr(dp_free, "layer_error", lambda *a, **options: witnessless(layer(*a, **options)))
+    monkeypatch.setattr(compare, "verify_bundle", lambda found: witnessless(theorem(found)))
+    path, arguments = places.get(name, tmp_path / "net"), ["--sequences", 12]
+    if name.endswith("chain"):
+        dtype = "exact" if name == "chain" else "float64"
+        built = chain.build(FixedMemory((4,), 1, "x0 + m1/2"), error=0.1, depth=2, dtype=dtype)
+        write(path, built.network, card_of(built, certify_chain(built.network, built.target, built.bank, built.ffn)), "")
+    if name == "finite":
+        trained(path, learning.Shape(heads=2, window="finite", rpe="log", readout="affine"))
+        card = {k: v for k, v in bundle(path).card.items() if k not in ("format", "version", "integrity")}
+        write(tmp_path / "length", bundle(path).network, {**card, "training": {"recipe": {"length": 9}}}, "")
+        path = tmp_path / "length"
+    if name == "table":
+        (tmp_path / "t.toml").write_text('kind = "fixed"\nlags = [2]\n')
+        arguments += ["--target", tmp_path / "t.toml"]
+    found = run("compare", path, path, *arguments, "--json")
+    assert found.code == 0, found.err
+    column = found.json["networks"][0]
+    chain_, worst = column["certificate"], column["sampled"]["overall"]["max"]
+    assert chain_["by"] == {"nested": "thm-4.4", "coupling": "jl-4.2", "chain": "shift-chain"}.get(name.split()[-1], "dp-free layer")
+    assert chain_["witness_input"].startswith("sampled sequence ") and 0 < chain_["witness"] <= chain_["certified"]
+    exact = chain_["arithmetic"] not in ("float32", "float64")
+    assert chain_["witness_input"].endswith("in ball arithmetic" if exact else f"run in {chain_['arithmetic']}")
+    if name == "finite":  # only the last of 9 tokens counts
+        assert ", token 8, " in chain_["witness_input"] and chain_["witness"] < worst * (1 + 1e-9)
+    else:
+        assert chain_["witness"] == pytest.approx(worst, rel=1e-6, abs=1e-13)
+
+
+def test_a_larger_witness_stays(run: Any, places: dict[str, Path]) -> None:
+    column = run("compare", places["float"], places["exact"], "--sequences", 4, "--json").json["networks"][0]
+    assert column["certificate"]["witness"] > column["sampled"]["overall"]["max"]
+    assert column["certificate"]["witness_input"].startswith("ascent")
+
+
+def test_a_sampled_error_that_is_certain_is_a_fault(run: Any, places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within float64's own rounding of the certificate a sample proves nothing; evaluated again in balls it does."""
+    honest, exact = dp_free.layer_error, dp_free.output_at
+    seen = run("compare", places["exact"], places["exact"], "--sequences", 6, "--json").json["networks"][0]["sampled"]["overall"]["max"]
+    shown = seen * (1 - 2.0**-42)
+    monkeypatch.setattr(dp_free, "layer_error", lambda *a, **o: replace(honest(*a, **o), witness=0.0, certified=shown))
+    result = run("compare", places["exact"], places["exact"], "--sequences", 6, "--json")
+    column = result.json["networks"][0]
+    assert result.code == 1 and "in the certificate's own arithmetic, exceeds it" in column["faults"][0]
+    assert column["certificate"]["witness"] == 0  # nothing above certified is called a witness
+    monkeypatch.setattr(dp_free, "output_at", lambda *a: exact(*a) * arb(0, 2))  # a ball that contains everything shows nothing
+    assert run("compare", places["exact"], places["exact"], "--sequences", 6, "--json").code == 0
+
+
+@pytest.mark.parametrize("rpe,window", [("lin", "infinite"), ("log", "infinite"), ("log", "finite"), ("table", "infinite")])
+def test_outputs_in_balls_are_those_of_the_network(rpe: str, window: str) -> None:
+    rng = np.random.default_rng(3)
+    network = random_network(rng, [rpe] * 2, window=window, dim=2, bias=False)
+    tokens = rng.uniform(-1, 1, (7, 2))
+    for count in (3, 7):
+        ball = dp_free.output_at(network, tokens[:count])
+        assert float(ball.rad()) < 1e-30 and float(ball.mid()) == pytest.approx(forward(network, tokens[:count])[-1], abs=1e-12)
 
 
 def test_a_false_card_is_a_fault(run: Any, places: dict[str, Path], tmp_path: Path) -> None:

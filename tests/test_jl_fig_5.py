@@ -57,5 +57,5 @@ def test_self_attention_is_left_out() -> None:
 
 def test_absurd_counts_are_refused() -> None:
     for count in (0, -1, 10**9):
-        with pytest.raises(InputError, match="out of range"):
+        with pytest.raises(InputError, match=f"sequences is {count}; give"):
             jl_fig_5.fig_5(sequences=count)

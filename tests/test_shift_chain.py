@@ -527,9 +527,9 @@ def test_swapped_and_missing_layers(restored: bool) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(Refusal, match=r"3 layers are too few for lag 60 in float32.*--depth auto or at least"):
+    with pytest.raises(Refusal, match=r"3 layers are too few for lag 60 in float32.*try depth='auto', or depth="):
         build(FixedMemory((60,)), depth=3, dtype="float32")
-    with pytest.raises(Refusal, match=r"float32 cannot hold lag 40 .* a shift by 1 costs .*--bank balanced"):
+    with pytest.raises(Refusal, match=r"float32 cannot hold lag 40 .* a shift by 1 costs .*try bank='balanced'"):
         build(FixedMemory((40,)), dtype="float32", error=1e-2)
     with pytest.raises(Refusal, match="L·H ≥ T"):
         build(FixedMemory((40,)), depth=4, heads=9)

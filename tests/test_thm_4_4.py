@@ -145,7 +145,9 @@ def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -
     chosen = example(name)
     built = build(chosen, rpe=rpe, attention=attention, **options)
     certificate = certify(built)
-    assert certificate.verdict is (Verdict.VACUOUS if "heads" in options else Verdict.HOLDS), certificate.advice
+    vacuous = "heads" in options and (rpe, name) != ("lin", "nested")  # certified to 0.71, a constant is off by 1
+    assert certificate.verdict is (Verdict.VACUOUS if vacuous else Verdict.HOLDS), certificate.advice
+    assert certificate.bound_vacuous == ("heads" in options)
     assert certificate.witness <= certificate.certified <= certificate.bound
     if options.get("layers") == "deep":
         assert certificate.sizes["layers"] == len(chosen.memories) + 1
@@ -159,7 +161,8 @@ def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -
 def test_sampled_read_outs() -> None:
     built = build(target({"m": "2 + x0"}, readout="x0*m/8"), ffn="barron", error=1.5)
     certificate = certify(built)
-    assert certificate.verdict is Verdict.VACUOUS and certificate.witness <= certificate.certified < certificate.bound / 4
+    assert certificate.bound_vacuous and certificate.witness <= certificate.certified < certificate.bound / 4
+    assert certificate.verdict is Verdict.VACUOUS and certificate.witness > certificate.trivial  # a constant does better
 
 
 @dataclass(frozen=True)
@@ -290,13 +293,13 @@ def test_float_networks(name: str, rpe: Any, attention: str, dtype: str, error: 
     "options,error",
     [
         ({"dtype": "float32", "rpe": "lin"}, "float32 cannot hold lag 2 of m1"),
-        ({"dtype": "float32", "rpe": "log"}, "use --attention tmx"),
+        ({"dtype": "float32", "rpe": "log"}, "try attention='tmx'"),
         ({"dtype": "float64", "rounding": "relu"}, "not exactly an integer"),
         ({"dtype": "float64", "bank": "tuned"}, "astronomical"),
         ({"encode": "barron", "rounding": "relu"}, "nothing is sampled"),
-        ({"width": 5}, "goes with --encode barron"),
-        ({"heads": 5}, "goes with --bank paper or tuned"),
-        ({"bank": "paper", "error": 1e-3}, "--bank minimal"),
+        ({"width": 5}, "goes with encode=barron"),
+        ({"heads": 5}, "heads goes with bank paper or tuned"),
+        ({"bank": "paper", "error": 1e-3}, "bank='minimal'"),
         ({"error": 1e-40}, "out of range"),
         ({"rounding": "foo"}, "rounding is 'foo'; choose from ideal, relu"),
         ({"attention": "foo"}, "attention is 'foo'"),
@@ -420,7 +423,9 @@ def test_the_order_of_memories_does_not_matter() -> None:
 def test_few_heads_are_vacuous_and_not_violated(rpe: Any, bank: str, heads: int) -> None:
     """An interpolant may have zero weights: its heads are still there, and the bound is true if useless."""
     certificate = certify(build(target({"m": "(3 - x0)/2"}), rpe=rpe, bank=bank, heads=heads))
-    assert certificate.verdict is Verdict.VACUOUS, certificate.advice
+    better = (rpe, bank, heads) == ("log", "tuned", 3)  # certified to 0.89, a constant is off by 1
+    assert certificate.verdict is (Verdict.HOLDS if better else Verdict.VACUOUS), certificate.advice
+    assert certificate.bound_vacuous and certificate.remedies[0]["bank"] == "minimal"
     assert certificate.details["memories"][0]["heads"] == heads
 
 

@@ -237,7 +237,8 @@ def test_the_proofs_bank_as_a_network() -> None:
     target = KernelMemory(("exp(-s)", "exp(-2*s)"), dim=2)
     built = build(target, bank="tuned", heads=24)
     certificate = verify(built.network, target, "tuned", "spline")
-    assert certificate.verdict is Verdict.VACUOUS and "--bank fitted" in certificate.advice
+    assert certificate.bound_vacuous and "bank fitted" in certificate.advice and certificate.remedies[0]["bank"] == "fitted"
+    assert certificate.verdict is Verdict.HOLDS and certificate.certified < 1 < certificate.trivial < certificate.bound
     assert [part.name for part in certificate.parts] == ["kernel k1", "kernel k2", "read-out"]
     assert all(part.certified < 0.3 < part.bound for part in certificate.parts[:2])
     faulty = verify(built.network, KernelMemory(("exp(-s)", "(s+1)**-2"), dim=2), "tuned", "spline")

@@ -13,7 +13,7 @@ from analyzer.theorems.base import Theorem
 from constructions.bundle import Bundle
 from constructions.construction import Construction
 from constructions.transformer import Transformer
-from verify.certificate import Certificate
+from verify.certificate import Certificate, Verdict
 from verify.learnt import DP_FREE, ORIGINS, target_of, trained_length, verify_learnt
 
 CLAIM_TOLERANCE = 2.0**-20
@@ -117,7 +117,7 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
         honest = claimed <= value * slack if name == "witness" else claimed * slack >= value
         if not honest or (chain.get(name) is None) != (found[name] is None):
             faults.append(f"the card claims {name} {_shown(chain.get(name))}, the weights give {found[name]}")
-    if chain.get("verdict") != found["verdict"]:
+    if chain.get("verdict") != found["verdict"] and not _earlier_verdict(chain.get("verdict"), certificate):
         faults.append(f"the card claims the verdict {_shown(chain.get('verdict'))}, the weights give {found['verdict']!r}")
     if sizes != certificate.sizes:
         faults.append(f"the card claims sizes {_shown(sizes)}, the weights have {certificate.sizes}")
@@ -126,6 +126,13 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
     if card.get("theorem") != certificate.theorem:
         faults.append(f"the card names {_shown(card.get('theorem'))}, these weights belong to {certificate.theorem}")
     return faults
+
+
+def _earlier_verdict(claimed: Any, certificate: Certificate) -> bool:
+    """Whether a card of before `measured` and `bound_vacuous` says the same: `vacuous` then stood for both, by the bound alone."""
+    return claimed == Verdict.VACUOUS.value and (
+        certificate.verdict is Verdict.MEASURED or (certificate.verdict is Verdict.HOLDS and certificate.bound_vacuous)
+    )
 
 
 def _number(value: Any) -> float:

@@ -1,9 +1,18 @@
 """The result of a verification: witness ≤ certified ≤ bound, part by part, with a verdict that says what to do next."""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from flint import arb
+
+from analyzer.errors import OptionValue, Remedy
+from analyzer.exact import decimal_above, decimal_below, upper
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_FAULTS = 20
 """Faults that are listed."""
@@ -15,10 +24,16 @@ def finite(value: float) -> float | None:
 
 
 class Verdict(Enum):
-    """What the chain says; the value is the JSON name."""
+    """What the chain says; the value is the JSON name.
+
+    holds: witness ≤ certified ≤ bound, and certified is better than a constant output. vacuous: the chain is in order, but certified is no
+    better than a constant. measured: nothing is certified, the error is that of random sequences. violated: the chain breaks, or a claim
+    is false.
+    """
 
     HOLDS = "holds"
     VACUOUS = "vacuous"
+    MEASURED = "measured"
     VIOLATED = "violated"
 
 
@@ -35,12 +50,46 @@ class Part:
         return self.certified <= self.bound
 
 
-@dataclass(frozen=True)
+class Unmatched(AssertionError):
+    """A certificate and its proof speak of different lemmas: a mistake in our code, never in the input."""
+
+
+def gathered(proof: "nx.DiGraph", parts: Mapping[str, Sequence[Part]]) -> tuple[Part, ...]:
+    """The parts of every measured lemma, in the proof's order; a lemma without a part, or parts without their lemma, are an error."""
+    from analyzer.proof import measured_lemmas  # here, so that a report does not wait for networkx
+
+    lemmas = measured_lemmas(proof)
+    silent = [name for name in lemmas if not parts.get(name)]
+    strange = [name for name in parts if name not in lemmas]
+    if silent or strange:
+        raise Unmatched(f"measured lemmas without a number: {silent}; numbers without a measured lemma: {strange}")
+    return tuple(part for name in lemmas for part in parts[name])
+
+
+def matched(proof: "nx.DiGraph", measured: Mapping[str, tuple[arb, arb]]) -> tuple[Part, ...]:
+    """One part per measured lemma: (certified, promised) beside it, both rounded up."""
+    return gathered(proof, {name: (Part(name, upper(found), upper(promised)),) for name, (found, promised) in measured.items()})
+
+
+def plain(option: str, value: OptionValue) -> str:
+    """An option in words."""
+    return f"no {option}" if value is None else f"{option} {value}"
+
+
+def better_than_constant(bound: float, trivial: float, **options: OptionValue) -> tuple[Remedy, ...]:
+    """Where a bound is no better than a constant: ask for half the constant's error, with these options."""
+    if not bound >= trivial > 0:
+        return ()
+    return ({"error": float(f"{trivial / 2:.1g}"), **options},)
+
+
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified.
 
     `trivial` is the error of the best constant output (from below), `least_heads` what the lag law asks for (None where it does not
     apply). `conditions` are needed by the proof but unstated in the paper; they are shown, and a fault says if one is indispensable.
+    `remedies` are options of a build whose bound is better than a constant, where this one is not.
     """
 
     theorem: str
@@ -59,36 +108,59 @@ class Certificate:
     conditions: tuple[Part, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
     """What a theorem has to say beyond the chain, as plain data."""
+    remedies: tuple[Remedy, ...] = ()
+
+    def __repr__(self) -> str:
+        witness = f"witness {decimal_below(self.witness, 3)}"
+        if self.verdict is Verdict.MEASURED:
+            return f"<Certificate: measured, {witness}, nothing certified>"
+        certified, bound = (decimal_above(value, 3) if math.isfinite(value) else "∞" for value in (self.certified, self.bound))
+        return f"<Certificate {self.theorem}: {self.verdict.value}, {witness} ≤ certified {certified} ≤ bound {bound}>"
 
     @property
     def verdict(self) -> Verdict:
         chain = self.witness <= self.certified <= self.bound and all(part.holds for part in self.parts)
         if not chain or self.faults:
             return Verdict.VIOLATED
-        return Verdict.VACUOUS if self.bound >= self.trivial else Verdict.HOLDS
+        if "uncertified" in self.details:
+            return Verdict.MEASURED
+        return Verdict.VACUOUS if self.certified >= self.trivial else Verdict.HOLDS
+
+    @property
+    def bound_vacuous(self) -> bool:
+        """Whether the bound, true or not, is no better than a constant; False where there is no bound, because nothing is certified."""
+        return "uncertified" not in self.details and self.bound >= self.trivial
 
     @property
     def advice(self) -> str:
-        """What to do next."""
+        """What to do next, options in words."""
+        return self.text(plain)
+
+    def text(self, write: Callable[[str, OptionValue], str]) -> str:
+        """What to do next, `write` spelling every option."""
+        if self.verdict is Verdict.VIOLATED or not self.remedies:
+            return self._reason()
+        ways = [", ".join(write(option, value) for option, value in remedy.items()) for remedy in self.remedies]
+        return f"{self._reason()}; try {', or '.join(ways)}"
+
+    def _reason(self) -> str:
         if self.faults:
             return self.faults[0]
         broken = next((part for part in self.parts if not part.holds), None)
         match self.verdict:
-            case Verdict.VACUOUS if "uncertified" in self.details:
+            case Verdict.MEASURED:
                 return f"{self.details['uncertified']}; the error is measured on random sequences only, {self.witness:.3g} at least"
-            case Verdict.VACUOUS if "arithmetic" in self.details:
+            case Verdict.VACUOUS:
                 return f"certified to {self.certified:.3g}: in the worst case no better than a constant output ({self.trivial:.3g})"
             case Verdict.HOLDS if "arithmetic" in self.details:
                 return f"the worst case of these weights is certified ({self.details['arithmetic']}); no theorem promises it"
-            case Verdict.HOLDS:
-                return "the network obeys the theorem's bound"
-            case Verdict.VACUOUS:
-                banks = "more heads, bank tuned or bank"
-                better = {"thm-5.1": f"{banks} fitted", "jl-4.2": "a larger rank or more knots"}.get(self.theorem, f"{banks} minimal")
+            case Verdict.HOLDS if self.bound_vacuous:
                 return (
                     f"the bound {self.bound:.3g} is no better than a constant output ({self.trivial:.3g}), though the network is certified "
-                    f"to {self.certified:.3g}; use {better}"
+                    f"to {self.certified:.3g}"
                 )
+            case Verdict.HOLDS:
+                return "the network obeys the theorem's bound"
             case Verdict.VIOLATED if broken is not None:
                 return f"{broken.name}: certified {broken.certified:.6g} exceeds its bound {broken.bound:.6g}: not this theorem's weights"
         return f"witness {self.witness:.6g}, certified {self.certified:.6g}, bound {self.bound:.6g} are out of order"
@@ -98,6 +170,7 @@ class Certificate:
         return {
             "theorem": self.theorem,
             "verdict": self.verdict.value,
+            "bound_vacuous": self.bound_vacuous,
             "advice": self.advice,
             "faults": list(self.faults[:MAX_FAULTS]),
             "witness": self.witness,

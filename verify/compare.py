@@ -8,24 +8,30 @@ Sampled, over the same random sequences for every network, at positions whose la
   and measured on the other.
 
 Certified, where a certificate exists: the worst-case error over all tokens, of one dp-free layer by `verify.dp_free` whatever its origin,
-else of a constructed network by the certificate of its theorem.
+else of a constructed network by the certificate of its theorem. The witness is the largest error known for certain: where a sample shows
+more than the certificate's own witness, it is evaluated again in the certificate's arithmetic, the target in balls, and rounded down. (The
+certificate of a finite window speaks of one position; samples at others are no witnesses.)
 
 Decays are read as half-lives ln 2/p of lin heads, exponents p of log heads, and the heaviest distance of table heads. Heads whose values or
 outputs are all 0 are off and do not count.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import arb
 from scipy.optimize import linear_sum_assignment
 
 from analyzer.errors import InputError, LemmaformerError, Refusal
+from analyzer.exact import UNIT, lower, rational, working_precision
 from analyzer.target import MemoryTarget, Target, no_memories
 from analyzer.targets import target_from_dict
+from analyzer.theorems import THEOREMS
 from constructions.bundle import Bundle
 from constructions.execute import run
 from constructions.sensitivity import network_kernel, target_kernel
@@ -34,7 +40,8 @@ from constructions.transformer import Attention, Transformer, to_float
 from verify import dp_free
 from verify.bundles import verify_bundle
 from verify.certificate import Verdict, finite
-from verify.learnt import DP_FREE, trained_length
+from verify.learnt import CANDIDATES, DP_FREE, trained_length
+from verify.thm_3_1 import FFN_BITS
 
 COUNTING_RULE = (
     "parameters: every entry of every stored array (embedding and its bias, decays, W_V, W_O, W_Q, W_K, pointers, tables, B, c, A)"
@@ -142,6 +149,7 @@ def _column(
     name: str, bundle: Bundle, target: Target, protocol: Protocol, tokens: np.ndarray, wanted: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray | None]:
     start, network, card = time.perf_counter(), bundle.network, bundle.card
+    outputs, found = _outputs(network, tokens)[:, protocol.first :], certificate(bundle, target, protocol.seed)
     column: dict[str, Any] = {
         "name": name,
         "origin": origin_of(card),
@@ -149,11 +157,14 @@ def _column(
         "dtype": network.dtype,
         "structure": [_structure(network, index) for index in range(len(network.layers))],
         "sizes": network.sizes(),
-        "sampled": _sampled(_outputs(network, tokens)[:, protocol.first :], wanted),
-        "certificate": certificate(bundle, target, protocol.seed),
+        "sampled": _sampled(outputs, wanted),
+        "certificate": found,
         "decays": [decays_of(layer.attention) for layer in network.layers],
     }
-    column["faults"] = _faults(column)
+    seen, where = _certain(bundle, target, found, protocol.first, tokens, outputs, wanted)
+    column["faults"] = _faults(column, seen)
+    if found["witness"] is not None and found["witness"] < seen <= _limit(found):
+        found |= {"witness": seen, "witness_input": where}
     kernel, memories = None, target.as_memory_target
     if memories is None:
         reason = no_memories(target)
@@ -208,8 +219,7 @@ def _sampled(outputs: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
 
 def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     """witness ≤ worst-case error ≤ certified and by whom, or why there is none."""
-    finite_window = bundle.network.layers[0].attention.window == "finite"
-    length = trained_length(bundle.card) if finite_window else None
+    length = _last_of(bundle)
     layered = target.as_layer_target
     reason = f"no certificate for {target.plural} from weights alone" if layered is None else _unsuited(bundle.network, length)
     if layered is not None and reason is None:
@@ -235,6 +245,54 @@ def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
         reason = f"{reason}; the card's theorem speaks of another target"
     keys = ("by", "witness", "certified", "rounding", "arithmetic", "trivial", "witness_input", "over")
     return {**dict.fromkeys(keys), "reason": reason}
+
+
+def _last_of(bundle: Bundle) -> int | None:
+    """The length of the arrays that the certificate of a finite window speaks of, at their last token; None for other windows."""
+    return trained_length(bundle.card) if bundle.network.layers[0].attention.window == "finite" else None
+
+
+def _limit(found: dict[str, Any]) -> float:
+    return math.inf if found["certified"] is None else float(found["certified"])
+
+
+def _certain(
+    bundle: Bundle, target: Target, found: dict[str, Any], first: int, tokens: np.ndarray, outputs: np.ndarray, wanted: np.ndarray
+) -> tuple[float, str]:
+    """(the largest error of the sample, rounded down; where), in the certificate's arithmetic; 0 where none exceeds its witness."""
+    if found["witness"] is None:
+        return 0.0, ""
+    errors = np.abs(outputs - wanted)
+    covered = np.isfinite(errors) & (errors > found["witness"])
+    length = _last_of(bundle)
+    if length is not None and found["by"] == DP_FREE:
+        covered &= np.arange(first, tokens.shape[1]) == length - 1
+    best, where = 0.0, ""
+    for place in np.argsort(np.where(covered, errors, -1), axis=None)[::-1][: min(CANDIDATES, int(covered.sum()))]:
+        row, column = (int(i) for i in np.unravel_index(place, errors.shape))
+        error = _certain_error(bundle.network, target, found, tokens[row], first + column, float(outputs[row, column]))
+        if error > best:
+            best, where = error, f"sampled sequence {row}, token {first + column}, {_how(found['arithmetic'])}"
+    return best, where
+
+
+def _how(arithmetic: str) -> str:
+    return f"run in {arithmetic}" if arithmetic in UNIT else "in ball arithmetic"
+
+
+def _certain_error(network: Transformer, target: Target, found: dict[str, Any], tokens: np.ndarray, t: int, output: float) -> float:
+    """|ŷ_t − y_t| from below: ŷ as a float network computed it, or in balls where the certificate is about exact numbers; y in balls."""
+    with working_precision(FFN_BITS):
+        value = target.exact_value(tokens, t)
+        ball = arb(rational(output)) if found["arithmetic"] in UNIT else _exact_output(network, target, str(found["by"]), tokens, t)
+        return 0.0 if ball is None else lower(abs(ball - value))
+
+
+def _exact_output(network: Transformer, target: Target, by: str, tokens: np.ndarray, t: int) -> arb | None:
+    """ŷ_t in balls, as the certificate's own room evaluates it; one dp-free layer where it says nothing."""
+    room = dp_free if by == DP_FREE else sys.modules[THEOREMS[by].verified_by().__module__]
+    evaluate: Callable[[Transformer, Target, np.ndarray, int], arb | None] = getattr(room, "output_at", dp_free.output_at)
+    return evaluate(network, target, tokens, t)
 
 
 def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
@@ -264,8 +322,9 @@ def _unsuited(network: Transformer, length: int | None) -> str | None:
     return None
 
 
-def _faults(column: dict[str, Any]) -> list[str]:
-    """What contradicts the certificate: a witness or a sampled error above it, or the certificate's own faults."""
+def _faults(column: dict[str, Any], seen: float) -> list[str]:
+    """What contradicts the certificate: a witness or a sampled error above it (`seen`: one that is certain), or the certificate's own
+    faults."""
     found, worst = column["certificate"], column["sampled"]["overall"]["max"]
     if found["by"] is None:
         return []
@@ -278,6 +337,8 @@ def _faults(column: dict[str, Any]) -> list[str]:
     if counted and not (worst is not None and worst <= found["certified"] * (1 + EVALUATION) + EVALUATION):
         size = "that is not finite" if worst is None else f"of {worst:.6g}"
         faults.append(f"a sampled error {size} exceeds the certified error {found['certified']:.6g}")
+    elif seen > found["certified"]:
+        faults.append(f"a sampled error of {seen:.6g}, in the certificate's own arithmetic, exceeds it: {found['certified']:.6g}")
     return faults
 
 

@@ -56,7 +56,7 @@ from analyzer.exact import lower, nearest, rational, upper, working_precision
 from analyzer.kernels import TAIL_BITS, TAIL_SHARE, Kernel, Norm, Powers, Taps, l1_norm
 from analyzer.memory_kernels import MemoryKernel
 from analyzer.profiles import Ridge
-from analyzer.target import LayerTarget
+from analyzer.target import LayerTarget, Target
 from constructions import fast
 from constructions.fused import FusedLayer, fuse
 from constructions.transformer import Transformer, to_exact
@@ -143,6 +143,26 @@ def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0, len
     except Refusal:
         exact = network.map(to_exact)
         return _certify(_Problem(exact, target, fuse(exact)), seed, NOT_COUNTED, start)
+
+
+def output_at(network: Transformer, target: Target, tokens: np.ndarray, t: int) -> arb:
+    """The output of one dp-free layer at token t of (N, d), in balls: the exact function of the weights, zero before them."""
+    tokens = tokens[: t + 1]
+    exact = network.map(to_exact)
+    layer = _array_layer(exact, len(tokens)) if exact.layers[0].attention.window == "finite" else fuse(exact)
+    width, ffn = len(layer.offset), exact.layers[0].feedforward
+    with working_precision(max(FFN_BITS, layer.bits)):
+        recent = [[arb(rational(float(v))) for v in token] for token in tokens[::-1]]
+        stream = [arb(o) for o in layer.offset]
+        for j in range(width):
+            for column in range(tokens.shape[1]):
+                kernel = layer.kernel(_unit(j, width), column).values(0, len(recent))
+                stream[j] += sum((k * token[column] for k, token in zip(kernel, recent, strict=True)), arb(0))
+        output = arb(0)
+        for row, bias, outer in zip(ffn.inner, ffn.bias, ffn.outer[0], strict=True):
+            before = sum((arb(w) * u for w, u in zip(row, stream, strict=True) if w != 0), arb(bias))
+            output += arb(outer) * before.max(arb(0))
+        return output
 
 
 def _check(network: Transformer, target: LayerTarget, length: int | None) -> None:

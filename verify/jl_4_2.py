@@ -31,17 +31,19 @@ from analyzer.exact import lower, rational, to_text, upper, working_precision
 from analyzer.low_rank import Averages, averages, budget
 from analyzer.piecewise import Neurons, distance
 from analyzer.theorems.coupling_rank import best_error
-from analyzer.theorems.jl_4_2 import ID
+from analyzer.theorems.jl_4_2 import COUPLING_LEMMA, ID, READ_OUT, VALUES_LEMMA, proof_graph
 from constructions.execute import run
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part, finite
+from verify.certificate import Certificate, better_than_constant, finite, matched
 from verify.rounding import ONE, Arithmetic, readout_rounding
 from verify.worst_sequences import search
 
 SAMPLES = 10_000
 """Random sequences whose errors are averaged; fewer for long ones."""
 SAMPLED_WORK = 2**26
-"""Pairs of tokens, times neurons per token, that sampling may cost at once."""
+"""Pairs of tokens that sampling may cost, four sequences at the least."""
+AT_ONCE = 2**23
+"""Numbers that one piece of the sample may hold: 64 MB, of which a formula keeps several."""
 CANDIDATES = 8
 """Sequences from the search that are evaluated in balls."""
 MAX_CORNERS = 2**24
@@ -82,11 +84,13 @@ class Reading:
 
     def at(self, tokens: Sequence[fmpq], position: int) -> arb:
         """Ĥ_t for exact tokens, in balls."""
-        places = [self._place(x) for x in tokens]
-        queries, keys = (np.array([self._blend(part, place) for place in places]) for part in (self.query, self.key))
-        values = [self._blend(np.array([self.value], dtype=object), place)[0] for place in places]
-        logits = [arb(sum((a * b for a, b in zip(queries[position], k, strict=True)), ZERO)) for k in keys]
-        y = softmax_mean(logits, [arb(v) for v in values])
+        query, row = self._blend(self.query, self._place(tokens[position])), np.array([self.value], dtype=object)
+        seen: dict[fmpq, tuple[arb, arb]] = {}
+        for x in dict.fromkeys(tokens):  # long sequences repeat tokens
+            place = self._place(x)
+            logit = sum((a * b for a, b in zip(query, self._blend(self.key, place), strict=True)), ZERO)
+            seen[x] = arb(logit), arb(self._blend(row, place)[0])
+        y = softmax_mean([seen[x][0] for x in tokens], [seen[x][1] for x in tokens])
         neurons = zip(self.readout.inner, self.readout.bias, self.outer, strict=True)
         return sum((arb(a) * (arb(b) * y + arb(c)).max(arb(0)) for b, c, a in neurons), arb(0))
 
@@ -193,6 +197,11 @@ def _combined(weights: np.ndarray, slots: np.ndarray) -> np.ndarray:
     return result
 
 
+def output_at(network: Transformer, target: CouplingTarget, tokens: np.ndarray, t: int) -> arb:
+    """The output at token t of (τ, 1), in balls."""
+    return read(network).at([rational(float(v)) for v in tokens[:, 0]], t)
+
+
 def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) -> Certificate:
     """Certify a stored network against Theorem 4.2 for a target; `bank` says whose singular functions it claims to use."""
     start = time.perf_counter()
@@ -212,11 +221,11 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         witness, shown = _witness(reading, target, pairs)
         trivial = target.constant_error()
     means = averages(target, promised, bank, max(1, len(reading.query)), reading.knots)
-    parts = (
-        Part("coupling", upper(delta), upper(promised.coupling)),
-        Part("values", upper(values), upper(promised.values)),
-        Part("read-out", upper(readout), upper(promised.readout)),
-    )
+    measured = {
+        COUPLING_LEMMA: (delta, promised.coupling),
+        VALUES_LEMMA: (values, promised.values),
+        READ_OUT: (readout, promised.readout),
+    }
     certified = upper(exact + rounding)
     details = {
         "rank": len(reading.query),
@@ -236,12 +245,13 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         rounding=upper(rounding),
         trivial=trivial,
         least_heads=None,
-        parts=parts,
+        parts=matched(proof_graph("none", bank, ffn, ()), measured),
         sizes=network.sizes(),
         dtype=network.dtype,
         seconds=time.perf_counter() - start,
         faults=reading.faults,
         details=details,
+        remedies=better_than_constant(upper(bound), trivial, rank=None, knots=None),
     )
 
 
@@ -356,13 +366,13 @@ def wanted(target: CouplingTarget, tokens: np.ndarray) -> np.ndarray:
 
 def _in_pieces(function: Callable[[np.ndarray], np.ndarray], tokens: np.ndarray, cost: int) -> np.ndarray:
     """Apply a function that needs `cost` numbers per token to some sequences at a time."""
-    chunk = max(1, SAMPLED_WORK // (tokens.shape[1] * max(cost, tokens.shape[1])))
+    chunk = max(1, AT_ONCE // (tokens.shape[1] * max(cost, tokens.shape[1])))
     return np.concatenate([function(tokens[k : k + chunk]) for k in range(0, len(tokens), chunk)])
 
 
 def sample_count(target: CouplingTarget) -> int:
     """Sequences that are sampled: `SAMPLES`, or as many as make 2^26 pairs of tokens."""
-    return int(np.clip(SAMPLED_WORK // target.length**2, 16, SAMPLES))
+    return int(np.clip(SAMPLED_WORK // target.length**2, 4, SAMPLES))
 
 
 def _sampled(reading: Reading, target: CouplingTarget, means: Averages) -> dict[str, Any]:

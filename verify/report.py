@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from analyzer.bounds import Bound, Choices
+from analyzer.errors import OptionValue
 from analyzer.exact import decimal_above, decimal_below
-from verify.certificate import Certificate, Verdict, finite
+from verify.certificate import Certificate, Verdict, finite, plain
 
-_COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.VIOLATED: "red"}
+_COLOURS = {Verdict.HOLDS: "green", Verdict.VACUOUS: "yellow", Verdict.MEASURED: "yellow", Verdict.VIOLATED: "red"}
 
 
 _PAGE: ContextVar[Console | None] = ContextVar("page", default=None)
@@ -134,8 +135,8 @@ _LOSSES = (("first loss", "first_loss"), ("highest loss", "highest_loss"), ("las
 _FROM = (("kernel off the construction's", "from_constructed"), ("kernel off the target's", "from_target"))
 
 
-def show_certificate(certificate: Certificate) -> None:
-    """The chain and its parts."""
+def show_certificate(certificate: Certificate, write: Callable[[str, OptionValue], str] = plain) -> None:
+    """The chain and its parts, and what to do next, `write` spelling options."""
     out = console()
     sizes = certificate.sizes
     law = "" if certificate.least_heads is None else f" (lag law: {certificate.least_heads})"
@@ -163,7 +164,10 @@ def show_certificate(certificate: Certificate) -> None:
         slack = max(c.certified / c.bound for c in certificate.conditions)
         out.print(f"conditions that the paper leaves unstated (e ≤ 1, noise at lags < 1/2): {outcome}; {slack:.2%} of the room is used")
     out.print(f"witness: {certificate.witness_input}", soft_wrap=True)
-    out.print(f"[{_COLOURS[certificate.verdict]}]{certificate.verdict.value}[/]: {certificate.advice}")
+    said = certificate.verdict.value
+    if certificate.verdict is Verdict.HOLDS and certificate.bound_vacuous:
+        said += ", bound vacuous"
+    out.print(f"[{_COLOURS[certificate.verdict]}]{said}[/]: {certificate.text(write)}")
 
 
 def _part_name(name: str) -> str:

@@ -33,7 +33,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
@@ -48,7 +48,7 @@ from constructions.fused import FusedLayer, fuse_layer, linear_map, stream_kerne
 from constructions.precision import MANTISSA
 from constructions.shift_chain import Layout, mixed_differences, readout_table
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact, to_float, zeros
-from verify.certificate import Certificate, Part
+from verify.certificate import Certificate, Part, better_than_constant, gathered
 from verify.rounding import ONE, Arithmetic, Rounded, attended, readout_rounding
 from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound, storage
 
@@ -150,6 +150,7 @@ def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Ce
         faults=tuple(reader.faults),
         seconds=time.perf_counter() - start,
         details={"plan": plan, **found.pop("details", {})},
+        remedies=better_than_constant(found["bound"], found["trivial"], heads=None),
         **found,
     )
 
@@ -354,7 +355,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
     if set(memories) != set(range(1, len(target.lags) + 1)):
         raise InputError("a memory is never delivered: not a chain of shifts for this target")
     if not size < HEADROOM:
-        reader.faults.append(f"errors grow to {upper(size):.3g} along this chain")
+        reader.faults.append(f"errors grow to {upper(size):.3g} along this chain")  # nothing beyond the shifts is measured
         return {
             "steps": steps, "witness": 0.0, "witness_input": "none: the chain is broken", "certified": math.inf, "bound": math.inf,
             "rounding": upper(rounding), "trivial": target.constant_error(), "parts": tuple(_shift_parts(steps)),
@@ -450,14 +451,19 @@ def _read_out(
         certified = thm_3_1.total_budget(certified_readout + rounding, lipschitz[1:], errors[1:])
         hull = [b.max(1 + promises[k]) for b, k in zip(box, each, strict=True)]
         bound = thm_3_1.total_budget(promised_readout + rounding, readout.lipschitz(hull)[1:], promises[1:])
-        parts = _shift_parts(steps)
-        for lag, e, promise in zip(target.lags, errors[1:], promises[1:], strict=True):
-            parts.append(Part(f"extraction lag {lag}", upper(e), upper(promise)))
-        parts.append(Part("read-out", upper(certified_readout), upper(promised_readout)))
+        measured = {
+            theorem.SHIFT: _shift_parts(steps),
+            theorem.COMPOSITION: [
+                Part(thm_3_1.extraction_lemma(lag), upper(e), upper(promise))
+                for lag, e, promise in zip(target.lags, errors[1:], promises[1:], strict=True)
+            ],
+            thm_3_1.READ_OUT: [Part(thm_3_1.READ_OUT, upper(certified_readout), upper(promised_readout))],
+        }
         witness, description = _sign_witness(network, target)
         return {
             "witness": witness, "witness_input": description, "certified": upper(certified), "bound": upper(bound),
-            "rounding": upper(rounding), "trivial": target.constant_error(), "parts": tuple(parts),
+            "rounding": upper(rounding), "trivial": target.constant_error(),
+            "parts": gathered(theorem.proof_graph("lin", reader.bank, ffn, target.lags), measured),
         }  # fmt: skip
 
 
@@ -466,8 +472,7 @@ def _sign_witness(network: Transformer, target: FixedMemory) -> tuple[float, str
     readout, d = target.readout, target.dim
     length = min(MAX_WITNESS, 2 * target.lags[-1] + WITNESS_TAIL)
     length = max(length, target.lags[-1] + 1)
-    kernels = stream_kernels(network, length)
-    rows = [[[*p.coeffs(), *[arb(0)] * (length - len(p.coeffs()))] for p in row] for row in kernels[: readout.coordinates]]
+    rows = [[_values(p, length) for p in row] for row in stream_kernels(network, length)[: readout.coordinates]]
     candidates = []
     for direction in [readout.affine, *(ridge.direction for ridge in readout.ridges)]:
         if all(w == 0 for w in direction):
@@ -492,16 +497,32 @@ def _target_value(target: FixedMemory, recent: np.ndarray) -> arb:
 
 
 def _in_balls(network: Transformer, target: FixedMemory, rows: list[list[list[arb]]], recent: np.ndarray) -> float:
-    stream = [
-        sum((sum((k * int(x) for k, x in zip(column, recent[:, i], strict=True)), arb(0)) for i, column in enumerate(row)), arb(0))
-        for row in rows
-    ]
+    return max(0.0, lower(abs(_output(network, rows, recent) - _target_value(target, recent))))
+
+
+def _output(network: Transformer, rows: list[list[list[arb]]], recent: np.ndarray) -> arb:
+    """The read-out of the stream whose kernels' first values are `rows`; recent[s] is the token s positions back."""
+    tokens = [[arb(rational(float(v))) for v in column] for column in recent.T]
+    stream = [sum((k * x for column, xs in zip(row, tokens, strict=True) for k, x in zip(column, xs, strict=True)), arb(0)) for row in rows]
     final = network.layers[-1].feedforward
     output = arb(0)
     for row, bias, outer in zip(final.inner, final.bias, final.outer[0], strict=True):
         before = sum((arb(w) * u for w, u in zip(row, stream, strict=False) if w != 0), arb(bias))
         output += arb(outer) * before.max(arb(0))
-    return max(0.0, lower(abs(output - _target_value(target, recent))))
+    return output
+
+
+def output_at(network: Transformer, target: FixedMemory, tokens: np.ndarray, t: int) -> arb:
+    """The output of an exact linear chain at token t of (N, d), in balls; tokens before them are zero."""
+    tokens = tokens[: t + 1]
+    with working_precision(FFN_BITS):
+        kernels = stream_kernels(network, len(tokens))[: target.readout.coordinates]
+        return _output(network, [[_values(p, len(tokens)) for p in row] for row in kernels], tokens[::-1])
+
+
+def _values(polynomial: arb_poly, length: int) -> list[arb]:
+    """The first values of a kernel that is given as a polynomial."""
+    return [*polynomial.coeffs(), *[arb(0)] * (length - len(polynomial.coeffs()))]
 
 
 @dataclass(frozen=True)
@@ -755,21 +776,23 @@ def _table_certificate(
     target, dtype = reader.target, reader.dtype
     with working_precision(FFN_BITS):
         groups: dict[tuple[Any, ...], dict[str, Any]] = {}
-        parts = _shift_parts(steps)
+        measured = {theorem.SHIFT: _shift_parts(steps)}
         for shift, stairs in restorations:
             here = {"shift": shift, "error": upper(stairs.off), "room": lower(arb(stairs.room))}
             groups.setdefault(tuple(here.values()), {**here, "margin": lower(arb(stairs.room) - stairs.off), "layers": 0})["layers"] += 1
-        for group in groups.values():
-            parts.append(Part(f"restoration after shift {group['shift']} ×{group['layers']}", group["error"], group["room"]))
         if restorations:
+            measured[theorem.RESTORATION] = [
+                Part(f"restoration after shift {group['shift']} ×{group['layers']}", group["error"], group["room"])
+                for group in groups.values()
+            ]
             worst = max((stairs for _, stairs in restorations), key=lambda stairs: upper(stairs.uneven - stairs.storage))
-            parts.append(Part("plateaus at the letters", upper(worst.uneven), upper(worst.storage)))
+            measured[theorem.PLATEAUS] = [Part("plateaus at the letters", upper(worst.uneven), upper(worst.storage))]
         holds = all(group["margin"] > 0 for group in groups.values())
         certified, promised, rounding = _table(network.layers[-1], reader, sure)
         if not holds:
             reader.faults.append("a shift is off by more than the room around the letters: errors are not reset")
             certified = arb.pos_inf()
-        parts.append(Part("read-out table", upper(certified), upper(promised)))
+        measured[theorem.TABLE] = [Part("read-out table", upper(certified), upper(promised))]
         digital = {
             "letters": [str(v) for v in target.alphabet or ()], "restored": list(groups.values()), "exact": upper(certified) == 0,
             "positions": f"t >= {target.lags[-1]}: all lags inside the array",
@@ -777,7 +800,8 @@ def _table_certificate(
         witness = _random_witness(network, target)
         return {
             "witness": witness, "witness_input": f"random tokens of the alphabet, run in {dtype}", "certified": upper(certified),
-            "bound": upper(promised), "rounding": upper(rounding), "trivial": _letter_spread(target), "parts": tuple(parts),
+            "bound": upper(promised), "rounding": upper(rounding), "trivial": _letter_spread(target),
+            "parts": gathered(theorem.restored_graph("lin", reader.bank, target.lags[-1], len(steps) > 1), measured),
             "details": {"digital": digital},
         }  # fmt: skip
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, OptionValue, Refusal
 from analyzer.exact import UNIT, lower, maximum, rational, upper, working_precision
 from analyzer.extraction import LayerRpe, Rpe
 from analyzer.feedforward import least_width, plan_barron
@@ -45,7 +45,7 @@ from constructions.feedforward import STORAGE
 from constructions.fused import FusedLayer, fuse
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part
+from verify.certificate import Certificate, better_than_constant, matched
 from verify.rounding import evaluation_error
 
 FFN_BITS = 256
@@ -93,11 +93,13 @@ class Rules:
 
     theorem: str
     parts: Callable[[Any], list[str]]
-    """The lemma of every memory."""
+    """The lemma of every memory, by the name that the theorem's proof gives it."""
     budgets: Callable[[FusedLayer, Any, str, Rpe, str, list[str]], list[arb]]
     """What is promised for every memory at the stored decays, plus the budget for storing its weights; faults are appended."""
     least_heads: Callable[[LayerRpe, Any, float], int | None]
     """The fewest heads that can reach an error, where that is known."""
+    best_bank: str
+    """The bank with the fewest heads for its bound."""
 
 
 def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Certificate:
@@ -146,10 +148,9 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
         bound = theorem.total_budget(promised_readout + rounding, promised_lipschitz[1:], budgets)
         bound += lipschitz[0] * memory_errors[0]
-        measured = {"read-out": (readout_certified, promised_readout)}
-        measured |= dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
-        lemmas = THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.served)
-        parts = [Part(name, *map(upper, measured[name])) for name in lemmas if name in measured]
+        measured = dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
+        measured[theorem.READ_OUT] = readout_certified, promised_readout
+        parts = matched(THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.served), measured)
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
         trivial = target.constant_error()
     return Certificate(
@@ -161,12 +162,23 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         rounding=upper(rounding),
         trivial=trivial,
         least_heads=rules.least_heads(rpe if len(set(layer.rpe)) == 1 else "mixed", target, upper(certified)),
-        parts=tuple(parts),
+        parts=parts,
         sizes=network.sizes(),
         dtype=dtype,
         seconds=time.perf_counter() - start,
         faults=tuple(faults),
+        remedies=better_than_constant(upper(bound), trivial, **_better(bank, ffn, rules)),
     )
+
+
+def _better(bank: str, ffn: str, rules: Rules) -> dict[str, OptionValue]:
+    """Sizes follow from the error; the bank is the best one, unless the bank has no rate to be bad at."""
+    options: dict[str, OptionValue] = {"heads": None}
+    if ffn == "barron":
+        options["width"] = None
+    if bank in ("paper", "tuned"):
+        options["bank"] = rules.best_bank
+    return options
 
 
 def _check_layout(network: Transformer, target: LayerTarget, name: str) -> None:
@@ -189,7 +201,7 @@ def _extraction_budgets(layer: FusedLayer, target: FixedMemory, bank: str, rpe: 
         try:
             promised = _promise(layer, target, bank, rpe, row, lag, heads)
         except (InputError, Refusal) as error:
-            faults.append(f"extraction lag {lag}: {error}")
+            faults.append(f"{theorem.extraction_lemma(lag)}: {error}")
             promised = arb.pos_inf()
         weights = [layer.gains[h, row, 0] for h in heads]
         budgets.append(promised + storage(layer, heads, [*weights, layer.embedding[row, 0]], dtype))
@@ -244,9 +256,10 @@ def storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dt
 
 RULES = Rules(
     theorem.ID,
-    parts=lambda target: [f"extraction lag {lag}" for lag in target.lags],
+    parts=lambda target: [theorem.extraction_lemma(lag) for lag in target.lags],
     budgets=_extraction_budgets,
     least_heads=lambda kind, target, error: lag_law(kind, target.lags, error).heads,
+    best_bank="minimal",
 )
 
 

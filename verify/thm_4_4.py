@@ -56,7 +56,7 @@ from constructions.lagged import LaggedLayer, constant_coordinates, lagged_layer
 from constructions.thm_3_1 import BOX_SHARE
 from constructions.thm_4_4 import parent_points, slots_of
 from constructions.transformer import Transformer, to_exact
-from verify.certificate import Certificate, Part
+from verify.certificate import Certificate, Part, better_than_constant, matched
 from verify.rounding import extraction_error, feed_forward_error
 from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound
 
@@ -447,13 +447,12 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         budgets = [m.budget for m in ordered]
         hull = box[: slots.dim] + [(1 + b).max(box[j]) for k, b in enumerate(budgets, 1) for j in slots.block(k)]
         bound = thm_3_1.total_budget(promised_readout + evaluation, readout.lipschitz(hull)[1:], budgets)
-        measured = {"read-out": (on_box, promised_readout)}
+        measured = {thm_3_1.READ_OUT: (on_box, promised_readout)}
         for m in ordered:
-            measured[f"lag {m.name}"] = (arb(m.lag.distance), arb(m.lag.allowed))
-            measured[f"extraction {m.name}"] = (m.error, m.budget)
+            measured[thm_4_4.lag_lemma(m.name)] = (arb(m.lag.distance), arb(m.lag.allowed))
+            measured[thm_4_4.extraction_lemma(m.name)] = (m.error, m.budget)
         theorem = thm_4_4.theorem_of(target, reading.attention, reading.deep)
-        proof = thm_4_4.target_graph(target, reading.rpe, bank, ffn, theorem, "")
-        parts = [Part(name, *map(upper, measured[name])) for name in proof if name in measured]
+        parts = matched(thm_4_4.target_graph(target, reading.rpe, bank, ffn, theorem, ""), measured)
         witness, description = _witness(reading, ordered, neurons, search)
         if reading.faults:
             certified = arb.pos_inf()
@@ -467,13 +466,14 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         rounding=upper(rounding),
         trivial=trivial,
         least_heads=None,
-        parts=tuple(parts),
+        parts=parts,
         sizes=network.sizes(),
         dtype=network.dtype,
         seconds=time.perf_counter() - start,
         faults=tuple(reading.faults),
         conditions=_conditions(ordered),
         details=_details(reading, ordered),
+        remedies=better_than_constant(upper(bound), trivial, heads=None, **({} if bank == "minimal" else {"bank": "minimal"})),
     )
 
 
@@ -615,6 +615,12 @@ def _adversary(reading: _Reading, memories: Sequence[_Memory], neurons: Sequence
             pull[: len(window), i] += np.nan_to_num(slope[slots.block(k + 1)[j]]) * window
     choice = np.argmax(sign * pull @ alphabet.T, axis=1)
     return [fixed.get(s, int(choice[s])) for s in range(length)]
+
+
+def output_at(network: Transformer, target: AdaptiveMemory, tokens: np.ndarray, t: int) -> arb | None:
+    """The output of an exact network at token t of (N, d), in balls; None if a rounding is ambiguous."""
+    reading, letters = _read(network, target), target.nearest_letters(tokens[: t + 1], np)
+    return _Evaluator(reading, _readout_neurons(reading))([target.alphabet[int(letter)] for letter in reversed(letters)])
 
 
 class _Evaluator:

@@ -42,7 +42,7 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
             else:
                 promised = theorem.kernel_budget(rpe, kernel, [layer.decays[h] for h in heads])
         except (InputError, Refusal) as error:
-            faults.append(f"kernel k{k}: {error}")
+            faults.append(f"{theorem.kernel_lemma(k)}: {error}")
             promised = arb.pos_inf()
         budgets.append(promised + storage(layer, heads, [*weights, residual], dtype))
     return budgets
@@ -50,7 +50,8 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
 
 RULES = Rules(
     theorem.ID,
-    parts=lambda target: [f"kernel k{k}" for k in target.served],
+    parts=lambda target: [theorem.kernel_lemma(k) for k in target.served],
     budgets=_budgets,
     least_heads=lambda rpe, target, error: None,
+    best_bank="fitted",
 )

@@ -15,7 +15,9 @@ from typing import Any
 
 from analyzer.errors import LemmaformerError, OptionValue, Refusal, larger_error
 from analyzer.exact import UNIT, lower
-from analyzer.theorems import thm_3_1
+from analyzer.families import DEFAULT_ERROR
+from analyzer.target import Target
+from analyzer.theorems import THEOREMS
 from analyzer.theorems.pi_law import best_pi_bound
 from constructions.thm_3_1 import MAX_FLOAT_HEADS, larger_sizes
 from verify.certificate import Certificate, Verdict
@@ -28,69 +30,6 @@ ENOUGH = 2
 """Ways out that are found by trial; those of the refusal itself come after them."""
 
 Options = Mapping[str, OptionValue]
-Trial = Callable[[Any, Options], Certificate]
-
-
-def _fixed(target: Any, options: Options) -> Certificate:
-    if options.get("depth") is None:
-        from constructions import thm_3_1 as construction
-        from verify import thm_3_1 as certificate
-
-        chosen = {name: value for name, value in options.items() if name != "depth"}
-        built = construction.build(target, **chosen)  # type: ignore[arg-type]
-        return certificate.verify(built.network, target, built.bank, built.ffn)
-    from analyzer.theorems.shift_chain import check_options
-    from constructions import shift_chain as chains
-    from verify import shift_chain as chain_certificate
-
-    depth = None if options["depth"] == "auto" else options["depth"]
-    chosen = {name: value for name, value in options.items() if name not in ("depth", "rpe", "share")} | {"depth": depth}
-    chosen.setdefault("dtype", "exact")
-    error = thm_3_1.DEFAULT_ERROR if options.get("error") is None else options["error"]
-    sizes: Any = (options.get("bank", "minimal"), depth, options.get("heads"), error, chosen["dtype"])
-    check_options(target, str(options.get("rpe", "lin")), *sizes, target.alphabet is not None, options.get("width"))  # type: ignore[arg-type]
-    chain = chains.build(target, **chosen)  # type: ignore[arg-type]
-    return chain_certificate.verify(chain.network, target, chain.bank, chain.ffn)
-
-
-def _adaptive(target: Any, options: Options) -> Certificate:
-    from constructions.thm_4_4 import build
-    from verify.thm_4_4 import verify
-
-    chosen: dict[str, Any] = dict(options)
-    deep, encode = chosen.pop("layers", "auto") == "deep", chosen.pop("encode", "exact")
-    built = build(target, deep=deep, encode_by=encode, **chosen)
-    return verify(built.network, target, built.bank, built.ffn)
-
-
-def _kernel(target: Any, options: Options) -> Certificate:
-    from constructions.thm_5_1 import build
-    from verify.thm_5_1 import verify
-
-    built = build(target, **options)  # type: ignore[arg-type]
-    return verify(built.network, target, built.bank, built.ffn)
-
-
-def _coupling(target: Any, options: Options) -> Certificate:
-    from constructions.jl_4_2 import build
-    from verify.jl_4_2 import verify
-
-    built = build(target, **options)  # type: ignore[arg-type]
-    return verify(built.network, target, built.bank, built.ffn)
-
-
-FAMILIES: dict[str, Trial] = {"fixed": _fixed, "adaptive": _adaptive, "kernel": _kernel, "coupling": _coupling}
-THEOREMS = {
-    "thm-3.1": "fixed", "shift-chain": "fixed", "thm-4.1": "adaptive", "prop-4.3": "adaptive", "thm-4.4": "adaptive",
-    "prop-4.5": "adaptive", "thm-5.1": "kernel", "jl-4.2": "coupling",
-}  # fmt: skip
-
-
-def family_of(name: str) -> str:
-    """The family of targets that a theorem is about; families stand for themselves."""
-    if name not in FAMILIES and name not in THEOREMS:
-        raise ValueError(f"{name!r} is neither a family of targets nor a theorem that builds one")
-    return THEOREMS.get(name, name)
 
 
 def asked_error(options: Options) -> float | None:
@@ -99,18 +38,26 @@ def asked_error(options: Options) -> float | None:
     if error is not None:
         return float(error)  # type: ignore[arg-type]
     sized = any(options.get(name) is not None for name in ("heads", "rank", "knots"))
-    return None if sized else thm_3_1.DEFAULT_ERROR
+    return None if sized else DEFAULT_ERROR
 
 
-def attempt(name: str, target: Any, options: Options) -> Certificate:
+def attempt(target: Target, options: Options) -> Certificate:
     """Build and certify; refused as the builder or the certificate refuses, and if the error asked for is missed."""
-    certificate = FAMILIES[family_of(name)](target, options)
-    asked = asked_error(options)
-    if certificate.verdict is Verdict.VIOLATED:
-        raise violated(certificate, options)
-    if asked is not None and certificate.certified > asked:
-        raise missed(asked, certificate, options)
+    theorem, read = THEOREMS.choose(target, {name: value for name, value in options.items() if value is not None})
+    built = theorem.built_by()(target, read)
+    certificate: Certificate = theorem.verified_by()(built.network, target, built.bank, built.ffn)
+    check(certificate, options)
     return certificate
+
+
+def check(certificate: Certificate, options: Options) -> None:
+    """Refuse what misses the error asked for or, unless a width was forced, right or wrong, violates its theorem."""
+    forced = options.get("encode") == "barron" and options.get("width") is not None
+    if certificate.verdict is Verdict.VIOLATED and not forced:
+        raise violated(certificate, options)
+    asked = asked_error(options)
+    if asked is not None and certificate.certified > asked and certificate.verdict is not Verdict.VIOLATED:
+        raise missed(asked, certificate, options)
 
 
 def violated(certificate: Certificate, options: Options) -> Refusal:
@@ -142,14 +89,14 @@ def missed(asked: float, certificate: Certificate, options: Options = {}) -> Ref
     )
 
 
-def ways_out(name: str, target: Any, options: Options) -> list[dict[str, OptionValue]]:
+def ways_out(target: Target, options: Options) -> list[dict[str, OptionValue]]:
     """Changes of the options that lead to a network certified to the error asked for, or to the default error; the best one first."""
-    family, found = family_of(name), []
+    found: list[dict[str, OptionValue]] = []
     error = options.get("error")
-    goal = thm_3_1.DEFAULT_ERROR if error is None else float(error)  # type: ignore[arg-type]
-    for change in itertools.islice(_CANDIDATES[family](target, options, goal), MAX_TRIALS):
+    goal = DEFAULT_ERROR if error is None else float(error)  # type: ignore[arg-type]
+    for change in itertools.islice(_CANDIDATES[target.kind](target, options, goal), MAX_TRIALS):
         try:
-            certificate = attempt(family, target, {**options, **change})
+            certificate = attempt(target, {**options, **change})
         except LemmaformerError:
             continue
         if certificate.certified <= (goal if change.get("error") is None else float(change["error"])):  # type: ignore[arg-type]
@@ -159,9 +106,9 @@ def ways_out(name: str, target: Any, options: Options) -> list[dict[str, OptionV
     return found
 
 
-def explained(refusal: Refusal, name: str, target: Any, options: Options) -> Refusal:
+def explained(refusal: Refusal, target: Target, options: Options) -> Refusal:
     """The refusal with the ways out that were found by trial before its own."""
-    tried = ways_out(name, target, options)
+    tried = ways_out(target, options)
     return Refusal(refusal.reason, *tried, *(way for way in refusal.remedies if way not in tried))
 
 
@@ -180,7 +127,10 @@ def _fixed_candidates(target: Any, options: Options, goal: float) -> Candidates:
         return
     resolved = rpe == "log" or lower(best_pi_bound(lag, UNIT[dtype])[0]) <= goal
     if one_layer and resolved and bank == "minimal":
-        yield from ({"heads": heads} for heads in larger_sizes(lag) if (options.get("heads") or 0) < heads <= MAX_FLOAT_HEADS)  # type: ignore[operator]
+        most = int(options.get("heads") or 0)  # type: ignore[arg-type]
+        for heads in larger_sizes(lag):
+            if most < heads <= MAX_FLOAT_HEADS:
+                yield {"heads": heads}
     if one_layer and resolved and bank != "balanced" and rpe == "lin":
         yield {"bank": "balanced", **freed, **plain}
     chain: dict[str, OptionValue] = {"depth": "auto", **({} if rpe == "lin" else {"rpe": "lin"}), **freed, **plain}

@@ -8,9 +8,14 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, OptionValue
+from analyzer.options import Options
 from analyzer.theorems.base import Theorem
+
+if TYPE_CHECKING:
+    from analyzer.target import Target
 
 GROUP = "lemmaformer.theorems"
 
@@ -50,6 +55,14 @@ class Registry(Mapping[str, Theorem]):
     def of_kind(self, kind: str) -> list[Theorem]:
         """The theorems that build networks for a kind of target."""
         return [theorem for theorem in self.values() if theorem.target == kind and theorem.build is not None]
+
+    def choose(self, target: "Target", given: Mapping[str, OptionValue], options: Options | None = None) -> tuple[Theorem, Options]:
+        """The theorem that networks for this target and these options belong to, and the options as its class reads them."""
+        candidates = [theorem for theorem in self.of_kind(target.kind) if theorem.shelf < Theorem.shelf]
+        family = candidates[0].options
+        assert family is not None  # theorems that build have options
+        read = family.of(options, given)
+        return next(theorem for theorem in candidates if theorem.applies(target, read)), read
 
     def _files(self) -> list[str]:
         return [module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"]

@@ -79,6 +79,8 @@ EXPRESSION = L * (A * COUPLING + f2 / (8 * M**2)) + ell**2 * F2 / (8 * N**2)
 alpha, C1 = sympy.symbols("alpha C_1", positive=True)
 PRINTED = C1 / m ** (2 * alpha - 1)
 """The tail's rate as printed, for an L¹ error."""
+COUPLING_LEMMA, VALUES_LEMMA, READ_OUT = "coupling", "values", "read-out"
+"""The lemmas of which a certificate shows numbers."""
 REPAIRED = C1 / (sympy.sqrt(2 * alpha - 1) * m ** (alpha - sympy.Rational(1, 2)))
 """The tail's rate that follows for an L¹ error, s = t apart."""
 MEAN_SQUARE = REPAIRED**2
@@ -104,11 +106,12 @@ def proof_graph(rpe: str, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGra
     graph = nx.DiGraph()
     lemma(graph, "tail", "Σ_{k>m} σ_k φ_k ψ_k at the knots", T(m), source="Jiang & Li, section 4")
     lemma(graph, "interpolation", "splines of ρ in both tokens", curvature / (8 * M**2))
-    lemma(graph, "coupling", "ρ against (W_Q f̂)·(W_K f̂), modulo functions of u", COUPLING, ("tail", "interpolation"))
-    lemma(graph, "softmax", "total variation ≤ tanh(δ/2)", A * COUPLING, ("coupling",))
-    lemma(graph, "values", "spline of f", f2 / (8 * M**2))
-    lemma(graph, "read-out", "spline of F on the hull of the values", ell**2 * F2 / (8 * N**2))
-    lemma(graph, ID, TITLE, EXPRESSION, ("softmax", "values", "read-out"), "Jiang & Li, Theorem 4.2")
+    against = "ρ against (W_Q f̂)·(W_K f̂), modulo functions of u"
+    lemma(graph, COUPLING_LEMMA, against, COUPLING, ("tail", "interpolation"), measured=True)
+    lemma(graph, "softmax", "total variation ≤ tanh(δ/2)", A * COUPLING, (COUPLING_LEMMA,))
+    lemma(graph, VALUES_LEMMA, "spline of f", f2 / (8 * M**2), measured=True)
+    lemma(graph, READ_OUT, "spline of F on the hull of the values", ell**2 * F2 / (8 * N**2), measured=True)
+    lemma(graph, ID, TITLE, EXPRESSION, ("softmax", VALUES_LEMMA, READ_OUT), "Jiang & Li, Theorem 4.2")
     return graph
 
 

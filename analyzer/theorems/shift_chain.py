@@ -68,6 +68,9 @@ LONGEST_EXACT = thm_3_1.SHIFT * thm_3_1.MAX_SHIFTS
 MAX_COMBINATIONS = 1024
 """Combinations of letters that the read-out of a restored network may depend on."""
 
+SHIFT, COMPOSITION, RESTORATION, PLATEAUS, TABLE = "shift", "composition", "restoration", "plateaus", "table"
+"""Lemmas of which a certificate shows numbers; the last three are those of chains that are restored."""
+
 tau, L = sympy.symbols("tau L", positive=True)
 
 
@@ -195,13 +198,41 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
 
     graph = nx.DiGraph()
     below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
-    lemma(graph, "shift", "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below)
-    lemma(graph, "composition", "errors of L equal shifts", expression(rpe, bank), ("shift",))
-    lemma(graph, "Hankel", "rank of the Hankel matrix of LH poles", L * ex.H)
-    lemma(graph, "law", f"layers times heads for lag {lags[-1]}, error below 1 (lin)", sympy.Integer(lags[-1]), ("Hankel",), relation="≥")
-    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
+    lemma(graph, SHIFT, "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
+    lemma(graph, COMPOSITION, "errors of L equal shifts", expression(rpe, bank), (SHIFT,), measured=True)
+    _law(graph, lags[-1])
+    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
     slopes = sympy.Symbol("Lip", nonnegative=True) * expression(rpe, bank)
-    lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", "composition", "read-out"))
+    lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", COMPOSITION, thm_3_1.READ_OUT))
+    return graph
+
+
+def _law(graph: "nx.DiGraph", lag: int) -> None:
+    from analyzer.proof import lemma
+
+    lemma(graph, "Hankel", "rank of the Hankel matrix of LH poles", L * ex.H)
+    lemma(graph, "law", f"layers times heads for lag {lag}, error below 1 (lin)", sympy.Integer(lag), ("Hankel",), relation="≥")
+
+
+def restored_graph(rpe: ex.Rpe, bank: str, lag: int, resets: bool) -> "nx.DiGraph":
+    """The proof for a chain whose values are set back to letters after every shift but the last (`resets`: there is more than one), and
+    whose read-out is a table: where the error of a shift stays below the room around the letters, only what is stored is off."""
+    import networkx as nx
+
+    from analyzer.proof import lemma
+
+    graph = nx.DiGraph()
+    below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
+    lemma(graph, SHIFT, "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
+    room, stored, entries = sympy.symbols("r E_letters E_table", nonnegative=True)
+    used: tuple[str, ...] = (SHIFT,)
+    if resets:
+        lemma(graph, RESTORATION, "a shifted letter against the room around letters", room, (SHIFT,), measured=True)
+        lemma(graph, PLATEAUS, "staircases at the letters: storage", stored, measured=True)
+        used = (RESTORATION, PLATEAUS)
+    _law(graph, lag)
+    lemma(graph, TABLE, "f at every combination of letters: storage", entries, used, measured=True)
+    lemma(graph, ID, TITLE, entries, ("law", TABLE))
     return graph
 
 

@@ -102,15 +102,6 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
-READ_OUT = "read-out"
-"""The lemma about the feed-forward read-out."""
-
-
-def extraction_of(lag: int) -> str:
-    """The lemma about the memory of a lag."""
-    return f"extraction lag {lag}"
-
-
 def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str, error: float | None) -> None:
     """Refuse combinations of heads, bank and type that one layer does not come in."""
     if target.alphabet is not None:
@@ -120,14 +111,14 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
     if bank == "balanced" and (heads or target.lags[-1]) > MAX_BALANCED:
         fewer: list[Remedy] = [{"heads": None}] if target.lags[-1] <= MAX_BALANCED else []
         reason = f"balanced banks of one layer have at most {MAX_BALANCED} heads: no type resolves more than a dozen tokens"
-        raise Refusal(reason, *fewer, *deeper(target, rpe, heads), *exactly(target, bank))
+        raise Refusal(reason, *fewer, *deeper(target, rpe, bank, heads), *exactly(target, bank))
     if bank == "balanced" and rpe == "lin" and not target.readout.ridges:
         least = max(lower(best_pi_bound(lag, UNIT[dtype])[0]) * abs_weight for lag, abs_weight in _weights(target))
         if least > (DEFAULT_ERROR if error is None else error) and heads is None:
             raise Refusal(
                 f"no lin heads hold lag {target.lags[-1]} in {dtype} to this error: by the π-law error and price of rounding are "
                 f"{least:.3g} at least together",
-                *deeper(target, rpe, heads),
+                *deeper(target, rpe, bank, heads),
                 *exactly(target, bank),
             )
     if rpe == "mixed":
@@ -143,12 +134,14 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
             )
 
 
-def deeper(target: FixedMemory, rpe: ex.LayerRpe, heads: int | None) -> list[Remedy]:
-    """A chain of shifts instead of one layer: its heads are lin, and it chooses how many it has."""
+def deeper(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, share: bool = False) -> list[Remedy]:
+    """A chain of shifts instead of one layer: its heads are lin, their banks minimal or balanced, and it chooses how many it has."""
     if target.lags[-1] > MAX_CHAINED:
         return []
     changes: dict[str, OptionValue] = {"depth": "auto"}
-    return [changes | ({} if rpe == "lin" else {"rpe": "lin"}) | ({} if heads is None else {"heads": None})]
+    changes |= {} if rpe == "lin" else {"rpe": "lin"}
+    changes |= {"bank": "minimal"} if bank in ("paper", "tuned") else {}
+    return [changes | ({} if heads is None else {"heads": None}) | ({"share": False} if share else {})]
 
 
 def exactly(target: FixedMemory, bank: str) -> list[Remedy]:
@@ -213,6 +206,15 @@ def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[
     return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
 
 
+READ_OUT = "read-out"
+"""The lemma on the feed-forward network that reads the memories."""
+
+
+def extraction_lemma(lag: int) -> str:
+    """The lemma on the memory of a lag."""
+    return f"extraction lag {lag}"
+
+
 def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
     """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
     from analyzer.proof import lemma
@@ -237,15 +239,15 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     from analyzer.proof import lemma
 
     graph = nx.DiGraph()
-    extraction = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    estimate = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
     below = extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
     budgets = []
     for k, lag in enumerate(lags, start=1):
-        budget = extraction.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
-        lemma(graph, f"extraction lag {lag}", f"worst case of memory m{k}", budget, below)
+        budget = estimate.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
+        lemma(graph, extraction_lemma(lag), f"worst case of memory m{k}", budget, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * sympy.Symbol(f"e_{k}", nonnegative=True))
-    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
-    used = ("read-out", *(f"extraction lag {lag}" for lag in lags))
+    lemma(graph, READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (READ_OUT, *(extraction_lemma(lag) for lag in lags))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 3.1")
     return graph
 
@@ -287,7 +289,7 @@ def bound(target: FixedMemory, options: FixedBound) -> Bound:
     if options.bank == "tuned" and len(lags) == 1 and hand is not None:
         value = ex.extraction_bound(rpe, lags[0], found.total_heads, found.rate, hand)
         data["closed_form"] = {"alpha": nearest(hand.alpha), "gamma": nearest(hand.gamma), "attention": upper(value)}
-    parts = {extraction_of(lag): upper(e) for lag, e in zip(lags, found.errors, strict=True)}
+    parts = {extraction_lemma(lag): upper(e) for lag, e in zip(lags, found.errors, strict=True)}
     constants = PAPER if options.bank == "paper" else {}
     return Bound(ID, upper(found.total), parts, attention_expression(rpe, lags), constants, data, claim="attention error")
 

@@ -165,6 +165,16 @@ def solve_heads(rpe: ex.Rpe, levels: Sequence[Sequence[int]], error: float, tuni
     return leveled_bound(rpe, levels, high, tuning, rate)
 
 
+def lag_lemma(memory: str) -> str:
+    """The lemma on the lag of a memory."""
+    return f"lag {memory}"
+
+
+def extraction_lemma(memory: str) -> str:
+    """The lemma on what is delivered for a memory."""
+    return f"extraction {memory}"
+
+
 def memory_graph(
     rpe: ex.Rpe, bank: str, ffn: str, parents: Mapping[str, Sequence[str]], lags: Mapping[str, int], root: str, title: str
 ) -> "nx.DiGraph":
@@ -179,15 +189,17 @@ def memory_graph(
     below = thm_3_1.extraction_lemmas(graph, rpe, bank, zeros, "Wang & E, Lemma F.2/F.5")
     terms = []
     for k, (name, above) in enumerate(parents.items(), start=1):
-        noisy = tuple(f"extraction {parent}" for parent in above if parent != "x0")
+        noisy = tuple(extraction_lemma(parent) for parent in above if parent != "x0")
         gain, error = (sympy.Symbol(f"{letter}_{k}", nonnegative=True) for letter in ("Lip", "e"))
-        lemma(graph, f"lag {name}", "encoding error plus noise of its parents, before rounding", sympy.Rational(1, 2), noisy)
+        held = "encoding error plus noise of its parents, before rounding"
+        lemma(graph, lag_lemma(name), held, sympy.Rational(1, 2), noisy, measured=True)
         budget = extraction.subs({ex.T: lags[name], ex.H: sympy.Symbol(f"H_{k}", positive=True)})
         source = "Wang & E, Lemma F.2/F.5" if bank != "minimal" else "3.6, 3.7"
-        lemma(graph, f"extraction {name}", f"worst case over the lags of {name}", budget, (f"lag {name}", *below), source)
+        used = (lag_lemma(name), *below)
+        lemma(graph, extraction_lemma(name), f"worst case over the lags of {name}", budget, used, source, measured=True)
         terms.append(gain * error)
-    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
-    used = ("read-out", *(f"extraction {name}" for name in parents))
+    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (thm_3_1.READ_OUT, *(extraction_lemma(name) for name in parents))
     lemma(graph, root, title, sympy.Add(sympy.Symbol("E_FFN"), *terms), used, f"Wang & E, {_long_name(root)}")
     return graph
 

@@ -304,6 +304,11 @@ def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> 
     return min((b for b in bounds if b.is_finite()), key=upper, default=arb.pos_inf())
 
 
+def kernel_lemma(k: int) -> str:
+    """The lemma on memory k."""
+    return f"kernel k{k}"
+
+
 def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
     """The proof for as many kernels as there are entries: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
@@ -325,10 +330,10 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     for k in range(1, len(lags) + 1):
         budget = sympy.Symbol(f"e_{k}", nonnegative=True)
         shown = budget if bank == "fitted" else EXPRESSION[rpe].subs(ex.H, sympy.Symbol(f"H_{k}", positive=True))
-        lemma(graph, f"kernel k{k}", f"‖κ − ρ‖₁ of memory k{k}", shown, below)
+        lemma(graph, kernel_lemma(k), f"‖κ − ρ‖₁ of memory k{k}", shown, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * budget)
-    lemma(graph, "read-out", f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON)
-    used = ("read-out", *(f"kernel k{k}" for k in range(1, len(lags) + 1)))
+    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (thm_3_1.READ_OUT, *(kernel_lemma(k) for k in range(1, len(lags) + 1)))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 5.1")
     return graph
 
