@@ -12,6 +12,7 @@ from analyzer.theorems import THEOREMS, jl_4_2
 from analyzer.theorems.base import Theorem
 from constructions.bundle import Bundle
 from constructions.construction import Construction
+from constructions.transformer import Transformer
 from verify.certificate import Certificate, Verdict
 from verify.learnt import DP_FREE, ORIGINS, target_of, trained_length, verify_learnt
 
@@ -36,8 +37,30 @@ def verify_bundle(bundle: Bundle) -> Certificate:
     target = target_from_dict(card.get("target"), "card.json")
     if target.kind != theorem.target:
         raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {theorem.target} targets")
-    certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
+    try:
+        certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
+    except InputError as error:  # the card claims that these weights are the theorem's, and they are not
+        return _strange(bundle.network, theorem.id, str(error))
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
+
+
+def _strange(network: Transformer, theorem: str, reason: str) -> Certificate:
+    """The certificate of weights that are not of a theorem's form: nothing is known about their error."""
+    return Certificate(
+        theorem=theorem,
+        witness=0.0,
+        witness_input="none: the weights are not of the theorem's form",
+        certified=math.inf,
+        bound=math.inf,
+        rounding=0.0,
+        trivial=0.0,
+        least_heads=None,
+        parts=(),
+        sizes=network.sizes(),
+        dtype=network.dtype,
+        seconds=0.0,
+        faults=(reason,),
+    )
 
 
 def theorem_of(card: dict[str, Any]) -> Theorem:
