@@ -90,11 +90,7 @@ def broken(
     head: int | None = None,
     index: tuple[int, ...] | None = None,
 ) -> tuple[Transformer, Change]:
-<<<<<<< HEAD
     """The network with one weight w changed to w (1 + by): the largest in absolute value that has this layer, head and index."""
-=======
-    """The network with one weight w changed to w (1 + by): of the entries with this layer, head and index, the largest in size."""
->>>>>>> main
     share = _share(by)
     _check_places(network, weight, layer, head)
     found: tuple[Any, str, int | None, tuple[int, ...]] | None = None

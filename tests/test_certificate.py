@@ -14,10 +14,10 @@ import sympy
 from flint import arb, fmpq
 
 from analyzer.adaptive import AdaptiveMemory
-from analyzer.couplings import coupling_target
+from analyzer.couplings import CouplingTarget
 from analyzer.errors import LemmaformerError
 from analyzer.proof import lemma, measured_lemmas
-from analyzer.targets import FixedMemory, KernelMemory, adaptive_target, read_toml
+from analyzer.targets import FixedMemory, KernelMemory, read_toml, target_of_kind
 from analyzer.theorems import THEOREMS, shift_chain, thm_3_1, thm_4_4, thm_5_1
 from constructions import jl_4_2 as coupling
 from constructions import shift_chain as chain
@@ -36,7 +36,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def example(name: str) -> AdaptiveMemory:
-    return adaptive_target(read_toml(EXAMPLES / f"{name}.toml"), name)
+    return target_of_kind(read_toml(EXAMPLES / f"{name}.toml"), name, AdaptiveMemory)
 
 
 class Case(NamedTuple):
@@ -90,7 +90,7 @@ CASES = {
         (shift_chain, "restored_graph"), ["shift 3 with 3 heads ×1", "read-out table"],
     ),
     "coupling": Case(
-        "jl-4.2", lambda: coupling.build(coupling_target({"kind": "coupling", "length": 4, "rho": "u*v/2"}, ""), error=0.2),
+        "jl-4.2", lambda: coupling.build(target_of_kind({"kind": "coupling", "length": 4, "rho": "u*v/2"}, "", CouplingTarget), error=0.2),
         coupling_certificate.verify, (coupling_certificate, "proof_graph"), ["coupling", "values", "read-out"],
     ),
 }  # fmt: skip
