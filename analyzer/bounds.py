@@ -1,6 +1,8 @@
 """A bound as a result: the number, its parts, the formula behind it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,6 +57,15 @@ class Bound:
 
         return statement(self.expression, self.constants)
 
+    def _repr_html_(self) -> str:
+        sizes = [(key, value) for key, value in self.data.items() if isinstance(value, int | float | str)]
+        return as_table([(self.claim, f"≤ {self.total:.6g}"), *((name, f"≤ {part:.6g}") for name, part in self.parts.items()), *sizes])
+
+
+def as_table(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as an HTML table."""
+    return "<table>" + "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows) + "</table>"
+
 
 @dataclass(frozen=True, repr=False)
 class Choices:
@@ -72,6 +83,10 @@ class Choices:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {"theorem": self.theorem, "error": self.error, "rows": [dict(row) for row in self.rows]}
+
+    def _repr_html_(self) -> str:
+        names = ("bank", "heads", "error", "rate")
+        return as_table([names, *(["" if row[name] is None else row[name] for name in names] for row in self.rows)])
 
     def __repr__(self) -> str:
         return f"<Bounds {self.theorem}: {', '.join(str(row['bank']) for row in self.rows)}>"

@@ -195,3 +195,18 @@ def evaluate(expression: sympy.Expr, values: Mapping[sympy.Basic, arb | fmpq | i
     if expression.func in _FUNCTIONS:
         return _FUNCTIONS[expression.func](*arguments)
     raise TypeError(f"no ball arithmetic for {expression.func}")
+
+
+def number_of(value: object, option: str) -> fmpq:
+    """An exact number from Python or from text such as -0.5: decimals are exact."""
+    if isinstance(value, fmpq):
+        return value
+    if isinstance(value, str):
+        try:
+            size = rational(value.strip().removeprefix("-"))
+        except InputError as error:
+            raise InputError(f"{option} takes decimals such as -1, 0.5: {error}") from None
+        return -size if value.strip().startswith("-") else size
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+        raise InputError(f"{option} holds {str(value)[:40]!r}, which is no number of reasonable size")
+    return rational(value)

@@ -40,6 +40,7 @@ MEANINGS = {
     "z()": "the ratio of head n",
     "q()": "the n-th ratio of two lags that occur",
     "tau": "the shift of a layer",
+    "p": "a head's decay",
     "L": "the number of layers",
     "ell": "the length of an interval on which a function is interpolated",
     "psi2": "the largest second derivative of a ridge",

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 PROGRESS: ContextVar[bool] = ContextVar("progress", default=False)
 """Whether long work shows what it does on a terminal: the command line wants it, a library is silent."""
 
-Number = "int | float | str | fmpq"
-"""A letter of an alphabet; text such as "0.1" or "1/3" is exact."""
-
 
 def fixed(
     lags: Sequence[int] | int, *, readout: str | None = None, dim: int = 1, alphabet: "Sequence[int | float | str | fmpq] | None" = None
@@ -38,9 +35,10 @@ def fixed(
     >>> lf.fixed(lags=(2, 5), readout="x0 + m1*m2").description
     'fixed(2, 5)'
     """
+    from analyzer.exact import number_of
     from analyzer.targets import FixedMemory
 
-    letters = None if alphabet is None else tuple(cast("Sequence[fmpq]", alphabet))
+    letters = None if alphabet is None else tuple(number_of(letter, "alphabet") for letter in alphabet)
     return FixedMemory((lags,) if isinstance(lags, int) else tuple(lags), dim, readout, letters)
 
 

@@ -160,11 +160,11 @@ def rnn(
     >>> lf.limits.rnn("exp(-s)", swap=10).floor > 0.03
     True
     """
-    from analyzer.adaptive import exact_number
+    from analyzer.exact import number_of
     from verify.rnn_limits import rnn_limits
 
     chosen = RnnLimits.of(options, keywords)
-    theta = tuple(exact_number(weight, "filter") for weight in filter or ())
+    theta = tuple(number_of(weight, "filter") for weight in filter or ())
     return RnnLimit(rnn_limits(kernel, chosen.length, chosen.swap, theta))
 
 

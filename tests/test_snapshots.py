@@ -161,8 +161,8 @@ def differences(wanted: Any, found: Any, trained: bool = False, path: str = "", 
         if found not in VERDICTS:
             yield f"{path}: {found!r} is no verdict"
     elif key == "witness_input":
-        # the worst of equally bad tokens is another one on another machine
-        if NUMBER.sub("#", wanted) != NUMBER.sub("#", found):
+        # the worst of equally bad tokens is another one on another machine; comparisons show a sampled witness where it is larger
+        if NUMBER.sub("#", wanted) != NUMBER.sub("#", found) and not found.startswith("sampled sequence"):
             yield f"{path}: {found!r} instead of {wanted!r}"
     elif isinstance(wanted, float):
         relative, absolute = tolerance(path, rounding)
@@ -205,9 +205,9 @@ def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch:
 LEFT_OUT = {
     "demo", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-5", "experiment horizon",
     "experiment we-1b", "experiment we-2a", "experiment we-2b", "experiment we-3a", "experiment we-4a", "experiment we-4b",
-    "experiment we-lm",
+    "experiment we-lm", "break",
 }  # fmt: skip
-"""Commands that take more than ten seconds with the fewest steps; tests of their own read their JSON."""
+"""Commands that take more than ten seconds with the fewest steps, and `break`, which is new; tests of their own read their JSON."""
 
 
 def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[str]:

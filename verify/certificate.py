@@ -132,6 +132,16 @@ class Certificate:
         return "uncertified" not in self.details and self.bound >= self.trivial
 
     @property
+    def holds(self) -> bool:
+        """Whether nothing is violated."""
+        return self.verdict is not Verdict.VIOLATED
+
+    def _repr_html_(self) -> str:
+        from verify.report import as_html, show_certificate
+
+        return as_html(lambda: show_certificate(self))
+
+    @property
     def advice(self) -> str:
         """What to do next, options in words."""
         return self.text(plain)

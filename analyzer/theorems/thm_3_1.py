@@ -342,7 +342,7 @@ THEOREM = Theorem(
     applies=lambda target, options: options.depth is None,
     cases=(
         Case({"kind": "fixed", "lags": [2, 4], "readout": "x0 + m1*m2"}, {"error": 0.05}, {"heads": 64}),
-        Case({"kind": "fixed", "lags": [2]}, {"dtype": "float32"}, {"error": 0.1, "bank": "paper"}),
+        Case({"kind": "fixed", "lags": [2]}, {"dtype": "float32", "error": 0.1}, {"error": 0.1, "bank": "paper"}),
     ),
     shelf=1,
 )

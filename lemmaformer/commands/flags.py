@@ -114,6 +114,23 @@ def _type_of(hint: Any) -> click.ParamType:
     return click.FLOAT if float in parts else click.INT if int in parts else click.STRING
 
 
+def foreign_theorems() -> list[Any]:
+    """The theorems of other distributions."""
+    from importlib.metadata import entry_points
+
+    names = [entry.name for entry in entry_points(group="lemmaformer.theorems")]
+    if not names:
+        return []
+    from analyzer.theorems import THEOREMS
+
+    return [THEOREMS[name] for name in names]
+
+
+def foreign_options(what: str) -> list[type[Options]]:
+    """The classes of options that theorems of other distributions bring along."""
+    return [found for theorem in foreign_theorems() if (found := getattr(theorem, what)) is not None]
+
+
 def given(keywords: dict[str, Any]) -> dict[str, Any]:
     """The flags that were given."""
     return {name: value for name, value in keywords.items() if value is not None}

@@ -7,7 +7,7 @@ import click
 
 from analyzer.errors import InputError
 from analyzer.families import AdaptiveBound, CouplingBound, FixedBound, KernelBound
-from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, target_of
+from lemmaformer.commands.flags import NEW, Answer, answers, foreign_options, given, of_target, options_of, target_of
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
@@ -42,7 +42,7 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target
 @click.command(epilog="Example: lemmaformer bound thm-3.1 --lags 4 --heads 256  (one second)")
 @click.argument("theorem_id", metavar="ID")
 @of_target("fixed", "kernel", "coupling")
-@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, leave_out=("lags",))
+@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, *foreign_options("bound_options"), leave_out=("lags",))
 @click.option("--all", "every", is_flag=True, help="thm-3.1: paper, tuned, minimal and the lag law in one table.")
 @answers
 def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
