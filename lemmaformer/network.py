@@ -25,6 +25,7 @@ from verify.learnt import ORIGINS
 
 if TYPE_CHECKING:
     import jax
+
     from constructions.broken import Change
 
 
@@ -197,7 +198,7 @@ class Network:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write a bundle; an existing one is replaced, in one step, only with `overwrite`."""
         card = {**self.card, "slots": self.slots}
-        write(Path(path), self.transformer, card, "" if self.theorem is None else citation_of(card), overwrite=overwrite)
+        write(Path(path), self.transformer, card, citation_of(card), overwrite=overwrite)
         return Path(path)
 
     def broken(

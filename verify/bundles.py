@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
+from analyzer.citations import own_citations
 from analyzer.errors import InputError
 from analyzer.options import choices_of
 from analyzer.targets import target_from_dict
@@ -165,7 +166,10 @@ def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
 
 
 def citation_of(card: dict[str, Any]) -> str:
-    """What a bundle rests on."""
+    """What a bundle rests on: the paper, this software, and laws of our own."""
+    if card.get("theorem") is None:
+        return own_citations(None, None)
     sampled = card["ffn"] == "barron" or card.get("encode") == "barron"
     cite = THEOREMS[card["theorem"]].citation
-    return "" if cite is None else cite(card["bank"], "barron" if sampled else card["ffn"])
+    papers = [] if cite is None else [cite(card["bank"], "barron" if sampled else card["ffn"])]
+    return "\n".join([*papers, own_citations(card["theorem"], card["bank"])])
