@@ -156,12 +156,27 @@ def test_parameters_of_exact_networks() -> None:
         np.testing.assert_allclose(apply(floats, probe, dtype="float64")[:, 8:], run(network, probe)[:, 8:], atol=1e-9)
     own = drawn("lin", "dp")
     assert parameters(own) is own
-    cancelling = thm_3_1.build(FixedMemory((40,))).network
-    parameters(cancelling)
+    far = {"name": "m1", "lag": ["11", "12"], "parent": "x0"}
+    target = target_from_dict({"kind": "adaptive", "alphabet": [["-1"], ["1"]], "memory": [far]}, "far")
+    cancelling = thm_4_4.build(target, error=1e-6).network
     with pytest.raises(Refusal, match="cancel"):
-        parameters(cancelling, letters(2, 60, 1))
+        parameters(cancelling, letters(2, 40, 1))
     with pytest.raises(Refusal, match="do not fit"):
         parameters(cancelling.map(lambda leaf: leaf * exact_array(10**400)[()]))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_exact_convolutions_stay_whole(depth: int) -> None:
+    """Weights of 1e30 cancel in exact arithmetic; kernels rounded once keep what is left of them, and have derivatives."""
+    network = shift_chain.build(FixedMemory((12,)), depth=depth, dtype="exact").network
+    floats, tokens = parameters(network), np.random.default_rng(0).uniform(-1, 1, (3, 40, 1))
+    with jax.enable_x64(True):
+        outputs = jax.jit(partial(apply, dtype="float64"))(floats, tokens)
+        np.testing.assert_allclose(outputs, run(network, tokens), atol=1e-12)
+        slope = jax.grad(lambda x: apply(floats, x, dtype="float64")[0, -1])(jnp.asarray(tokens))
+    assert np.abs(slope).max() == pytest.approx(1, abs=0.02)  # the output is one token, up to the error
+    with pytest.raises(InputError, match="cut"):
+        apply(floats, tokens, dtype="float64")
 
 
 def settled(values: np.ndarray, longest: int) -> np.ndarray:

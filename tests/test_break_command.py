@@ -58,10 +58,8 @@ def test_the_command_writes_a_bundle_that_verify_finds_out(run: Callable[..., An
     nets["exact"].save(tmp_path / "net")
     shown = run("break", tmp_path / "net", "--weight", "output", "--head", 2, "--by", 1e-3, "--out", tmp_path / "net2")
     assert shown.code == 0 and "before" in shown.out and "after" in shown.out and "violated" in shown.out
-    assert (
-        json.loads((tmp_path / "net2" / "card.json").read_text())["chain"]
-        == json.loads((tmp_path / "net" / "card.json").read_text())["chain"]
-    )
+    old, new = (json.loads((tmp_path / name / "card.json").read_text()) for name in ("net", "net2"))
+    assert new["chain"] == old["chain"] and new["integrity"] != old["integrity"]
     found = run("verify", tmp_path / "net2", "--json")
     assert found.code == 1 and found.json["verdict"] == "violated" and found.json["faults"]
     again = run("break", tmp_path / "net", "--by", 0.1, "--out", tmp_path / "net2")
