@@ -36,6 +36,14 @@ MAX_BOXES = 8 * 2**FINEST
 CONSTANTS, SAMPLED = 33, 64
 """Constant sequences, and samples, at which a target's values are looked at."""
 
+MAX_KNOTS = 1024
+"""Pieces of a spline."""
+MAX_SINE_KNOTS = 4096
+MAX_POINTS = 1 << 24
+"""Operations in balls at all pairs of knots: a million values of formulas with up to sixteen of them, some seconds."""
+MAX_SINES = 1 << 20
+"""Sines in balls at all knots: a second."""
+
 Grid = tuple[np.ndarray, float]
 """Floats and a bound of how far each is from the true value."""
 
@@ -69,6 +77,21 @@ class FormulaCoupling:
 
     def compiled(self, xp: Any) -> Callable[[Any, Any], Any]:
         return self.formula.compiled(xp)
+
+    def pairs(self, xp: Any) -> Callable[[Any, Any], Any]:
+        """(…, n) and (…, m) → ρ of every pair, (…, n, m), for arrays of numpy or JAX."""
+        rho = self.compiled(xp)
+
+        def values(u: Any, v: Any) -> Any:
+            shape = (*u.shape, v.shape[-1])
+            return xp.broadcast_to(rho(xp.broadcast_to(u[..., None], shape), xp.broadcast_to(v[..., None, :], shape)), shape)
+
+        return values
+
+    @property
+    def most_knots(self) -> int:
+        """Pieces of splines for which ρ is looked at in all pairs of knots."""
+        return _power_of_two(min(MAX_KNOTS, math.isqrt(MAX_POINTS // self.formula.cost)))
 
 
 @dataclass(frozen=True)
@@ -135,8 +158,28 @@ class SineCoupling:
 
         return coupling
 
+    def pairs(self, xp: Any) -> Callable[[Any, Any], Any]:
+        """(…, n) and (…, m) → ρ of every pair, (…, n, m), by the factors: R(n + m) sines instead of Rnm."""
+        frequencies = 2 * np.pi * np.arange(1, self.rank + 1)
+        sigma = np.array([2 * float(s) for s in self.sigmas])
+
+        def values(u: Any, v: Any) -> Any:
+            return (sigma * xp.sin(frequencies * u[..., None])) @ xp.swapaxes(xp.sin(frequencies * v[..., None]), -1, -2)
+
+        return values
+
+    @property
+    def most_knots(self) -> int:
+        """Pieces of splines: values at all pairs are a product of R sines at each knot."""
+        return _power_of_two(min(MAX_SINE_KNOTS, MAX_SINES // self.rank))
+
 
 Coupling = FormulaCoupling | SineCoupling
+
+
+def _power_of_two(most: int) -> int:
+    """The largest power of two up to a positive number."""
+    return 1 << (most.bit_length() - 1)
 
 
 def floats(balls: list[list[arb]]) -> Grid:
@@ -269,12 +312,11 @@ class CouplingTarget(TokenTarget):
 
     def compiled(self, xp: Any, positions: slice = slice(None)) -> Callable[[Any], Any]:
         """Tokens (…, τ) → H at some positions, (…, positions), for arrays of numpy or JAX."""
-        rho, f, readout = self.coupling.compiled(xp), self.f.compiled(xp), self.F.compiled(xp)
+        rho, f, readout = self.coupling.pairs(xp), self.f.compiled(xp), self.F.compiled(xp)
 
         def target(x: Any) -> Any:
             queries = x[..., positions]
-            shape = (*queries.shape, x.shape[-1])
-            logits = xp.broadcast_to(rho(xp.broadcast_to(queries[..., None], shape), xp.broadcast_to(x[..., None, :], shape)), shape)
+            logits = rho(queries, x)
             weights = xp.exp(logits - logits.max(axis=-1, keepdims=True))
             values = xp.broadcast_to(f(x), x.shape)
             return xp.broadcast_to(readout((weights * values[..., None, :]).sum(-1) / weights.sum(-1)), queries.shape)

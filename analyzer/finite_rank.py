@@ -30,6 +30,8 @@ from analyzer.formulas import Formula, Node
 
 MAX_TERMS = 600
 """More than MAX_ATOMS² products of atoms, so only cancellation could bring a longer sum back."""
+MAX_PRODUCTS = 1 << 14
+"""Products of terms that an expansion may take: seconds, and more than polynomials of MAX_ATOMS atoms in each variable need."""
 MAX_ATOMS = 24
 """Functions of one variable: Jacobi's rotations take seconds beyond this many."""
 PRECISIONS = (256, 512, 1024, 2048)
@@ -88,7 +90,7 @@ def finite_spectrum(formula: Formula, *, centred: bool = False) -> Spectrum | No
 def coefficients(formula: Formula) -> dict[tuple[Atom, Atom], Scalar]:
     """C_ij of ρ = Σ C_ij g_i(u) h_j(v)."""
     matrix: dict[tuple[Atom, Atom], Scalar] = {}
-    for (a, b, alpha, beta, odd), value in _expand(formula.root).items():
+    for (a, b, alpha, beta, odd), value in _Expansion().expand(formula.root).items():
         pieces = [(odd, False, 1), (not odd, True, 1 if odd else -1)]  # sin = sin·cos + cos·sin, cos = cos·cos − sin·sin
         for odd_u, odd_v, sign in pieces:
             first, second = _signed(alpha, odd_u), _signed(beta, odd_v)
@@ -149,35 +151,47 @@ def _number(total: Sum) -> Scalar:
     return total[0, 0, ZERO, ZERO, False]
 
 
-def _expand(node: Node) -> Sum:
-    match node:
-        case ("number", value):
-            return _constant({0: value} if value else {})
-        case ("pi",):
-            return _constant({1: fmpq(1)})
-        case ("variable", index):
-            return {(1 - index, index, ZERO, ZERO, False): {0: fmpq(1)}}
-        case ("negative", inner):
-            return _product(_constant({0: fmpq(-1)}), _expand(inner))
-        case ("plus", left, right):
-            return _total([*_expand(left).items(), *_expand(right).items()])
-        case ("minus", left, right):
-            return _expand(("plus", left, ("negative", right)))
-        case ("times", left, right):
-            return _product(_expand(left), _expand(right))
-        case ("over", above, below):
-            return _product(_expand(above), _constant(_inverse(_number(_expand(below)))))
-        case ("power", base, exponent) if exponent.q == 1 and exponent >= 0:
-            factor = _expand(base)
-            return reduce(_product, [factor] * int(exponent.p), _constant({0: fmpq(1)}))
-        case ("sin" | "cos", argument):
-            return _wave(_expand(argument), node[0] == "sin")
-    if _variables(node):
-        raise _Other
-    value = Formula("", (), node).at()
-    if not value.is_finite():
-        raise _Other
-    return _constant(value)
+class _Expansion:
+    """A formula as a sum of terms, by no more than `MAX_PRODUCTS` products of them."""
+
+    def __init__(self) -> None:
+        self.products = 0
+
+    def expand(self, node: Node) -> Sum:
+        match node:
+            case ("number", value):
+                return _constant({0: value} if value else {})
+            case ("pi",):
+                return _constant({1: fmpq(1)})
+            case ("variable", index):
+                return {(1 - index, index, ZERO, ZERO, False): {0: fmpq(1)}}
+            case ("negative", inner):
+                return self.product(_constant({0: fmpq(-1)}), self.expand(inner))
+            case ("plus", left, right):
+                return _total([*self.expand(left).items(), *self.expand(right).items()])
+            case ("minus", left, right):
+                return self.expand(("plus", left, ("negative", right)))
+            case ("times", left, right):
+                return self.product(self.expand(left), self.expand(right))
+            case ("over", above, below):
+                return self.product(self.expand(above), _constant(_inverse(_number(self.expand(below)))))
+            case ("power", base, exponent) if exponent.q == 1 and exponent >= 0:
+                factor = self.expand(base)
+                return reduce(self.product, [factor] * int(exponent.p), _constant({0: fmpq(1)}))
+            case ("sin" | "cos", argument):
+                return _wave(self.expand(argument), node[0] == "sin")
+        if _variables(node):
+            raise _Other
+        value = Formula("", (), node).at()
+        if not value.is_finite():
+            raise _Other
+        return _constant(value)
+
+    def product(self, left: Sum, right: Sum) -> Sum:
+        self.products += len(left) * len(right)
+        if self.products > MAX_PRODUCTS:
+            raise _Other
+        return _product(left, right)
 
 
 def _variables(node: Node) -> bool:

@@ -62,6 +62,11 @@ class Formula:
     def _series(self) -> Callable[[tuple[arb_series, ...]], arb_series]:
         return _compile(self.root, _Series())
 
+    @cached_property
+    def cost(self) -> int:
+        """Operations that one value takes."""
+        return sum(1 for _ in _walk(self.root))
+
     @property
     def used(self) -> set[str]:
         """Variables that really occur."""

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.couplings import BITS, Coupling, CouplingTarget, SineCoupling, grid_error
+from analyzer.couplings import BITS, MAX_KNOTS, Coupling, CouplingTarget, SineCoupling, grid_error
 from analyzer.errors import InputError, Refusal, finer, larger_error
 from analyzer.exact import UNIT, maximum, range_pieces, rational, upper, working_precision
 from analyzer.piecewise import interpolation_error
@@ -47,8 +47,6 @@ CLUSTER = 2.0**-20
 PLANNED = 128
 """Pieces at which the rank is planned: by then the tail at the knots hardly changes."""
 MAX_POD_RANK = 256
-MAX_KNOTS = {"formula": 1024, "sine": 4096}
-"""Pieces of a spline: ρ is evaluated in balls at all pairs of knots, some seconds for a million of them."""
 
 
 def spectrum(coupling: Coupling, bank: str) -> Pod:
@@ -183,23 +181,28 @@ def budget(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], y
     """The promise for splines with knots `us` on [0, 1] and `ys` on the hull of the values."""
     check_rank(rank)
     found = factors(target.coupling, us, bank)
-    kept = min(rank, len(found.sigma))
-    left, right = found.left[:, :kept], found.right[:, :kept]
-    e_left, e_right = storage(left, us, dtype), storage(right, us, dtype)
-    sizes = [np.abs(part).max(axis=0, initial=0.0) for part in (left, right)]
-    stored = float((sizes[0] * e_right + sizes[1] * e_left + e_left * e_right).sum()) * (1 + SLACK)
     with working_precision(BITS):
         values = values_budget(target, us, dtype)
         low, high = target.value_range
         return Budget(
             tail=arb(found.tail(rank)),
             interpolation=grid_error(target.coupling, us, us),
-            stored=arb(stored),
+            stored=stored_error(target, bank, rank, us, dtype),
             values=values,
             readout=readout_budget(target, ys, dtype),
             slope=target.slope(arb(low) - values, arb(high) + values),
             largest=target.largest_value,
         )
+
+
+def stored_error(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], dtype: str) -> arb:
+    """How far rounding the weights of the splines can move logits."""
+    found = factors(target.coupling, us, bank)
+    kept = min(rank, len(found.sigma))
+    left, right = found.left[:, :kept], found.right[:, :kept]
+    e_left, e_right = storage(left, us, dtype), storage(right, us, dtype)
+    sizes = [np.abs(part).max(axis=0, initial=0.0) for part in (left, right)]
+    return arb(float((sizes[0] * e_right + sizes[1] * e_left + e_left * e_right).sum()) * (1 + SLACK))
 
 
 def values_budget(target: CouplingTarget, us: Sequence[fmpq], dtype: str) -> arb:
@@ -324,7 +327,7 @@ def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int |
 
 def check_knots(target: CouplingTarget, knots: int) -> None:
     """Knots are dyadic: a power of 2 of pieces, as many as the coupling can be compared at."""
-    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
+    most = target.coupling.most_knots
     if isinstance(knots, bool) or not 1 <= knots <= most or knots & (knots - 1):
         raise InputError(f"{knots} knots: splines have a power of 2 of pieces, from 1 to {most}")
 
@@ -349,10 +352,10 @@ def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
 
 def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
     """The fewest pieces (a power of 2) for which splines and their storage cost at most a third of the error."""
-    most = MAX_KNOTS["sine" if isinstance(target.coupling, SineCoupling) else "formula"]
-    knots = 4
+    most = target.coupling.most_knots
+    knots = min(4, most)
     while True:
-        rest = _spline_cost(target, bank, rank, knots, dtype)
+        rest = _spline_cost(target, bank, rank, knots, dtype, error / 3 if knots < most else math.inf)
         if rest <= error / 3:
             return knots
         if knots >= most:
@@ -361,10 +364,18 @@ def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype
         knots *= 2
 
 
-def _spline_cost(target: CouplingTarget, bank: str, rank: int, knots: int, dtype: str) -> float:
-    """What splines of so many pieces and their storage cost."""
-    promised = budget(target, bank, rank, uniform_knots(knots), hull_knots(target, 1), dtype)
-    return upper(promised.slope * (promised.largest * (promised.interpolation + promised.stored) + promised.values))
+def _spline_cost(target: CouplingTarget, bank: str, rank: int, knots: int, dtype: str, enough: float = math.inf) -> float:
+    """What splines of so many pieces and their storage cost; without the storage, which takes long, if the splines exceed `enough`."""
+    us = uniform_knots(knots)
+    with working_precision(BITS):
+        values, (low, high) = values_budget(target, us, dtype), target.value_range
+        slope = target.slope(arb(low) - values, arb(high) + values)
+        error = grid_error(target.coupling, us, us)
+        cost = upper(slope * (target.largest_value * error + values))
+        if dtype == "exact" or cost > enough:
+            return cost
+        error += stored_error(target, bank, rank, us, dtype)
+        return upper(slope * (target.largest_value * error + values))
 
 
 def is_affine(target: CouplingTarget) -> bool:
@@ -386,11 +397,11 @@ def plan_readout(target: CouplingTarget, low: fmpq, high: fmpq, error: float) ->
     if is_affine(target) or low == high:
         return (low, high)
     pieces, reached = 1, math.inf
-    while pieces <= MAX_KNOTS["formula"]:
+    while pieces <= MAX_KNOTS:
         knots = hull_knots(target, pieces, low, high)
         with working_precision(BITS):
             reached = upper(readout_budget(target, knots, "exact"))
         if reached <= error / 6:
             return knots
         pieces *= 2
-    raise Refusal(f"no spline of {MAX_KNOTS['formula']} pieces follows F to {error / 6:.3g}", *larger_error(6 * reached))
+    raise Refusal(f"no spline of {MAX_KNOTS} pieces follows F to {error / 6:.3g}", *larger_error(6 * reached))

@@ -46,7 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.couplings import BITS, Coupling, SineCoupling
+from analyzer.couplings import BITS, MAX_POINTS, Coupling, FormulaCoupling, SineCoupling
 from analyzer.errors import InputError, Refusal
 from analyzer.exact import maximum, upper, working_precision
 from analyzer.finite_rank import Spectrum, finite_spectrum
@@ -55,6 +55,8 @@ MENU = ((4, 16), (8, 16), (16, 12), (16, 16), (32, 16), (256, 2))
 """(panels, nodes on each), in the order in which they are tried: easy couplings, steep ones, and those whose derivatives fail."""
 BOXES = 4000
 """Boxes on which derivatives are enclosed, for one entry of the menu: tenths of a second."""
+MAX_ENCLOSED = 16 * BOXES
+"""Operations on series in all these boxes: formulas of more than sixteen operations get fewer."""
 FLOAT_NOISE = 2.0**-50
 """Interpolation errors below this part of ρ are lost in the rounding of the matrix."""
 AGREEMENT = 1e-10
@@ -236,8 +238,12 @@ def nystrom(coupling: Coupling, *, centred: bool = False, menu: Sequence[tuple[i
     sample = np.linspace(0, 1, 17)
     size = float(np.max(np.abs(_floats(coupling, sample, sample)), initial=0.0))  # only to choose a rule
     chosen, error = menu[0], arb.pos_inf()
+    operations = coupling.formula.cost if isinstance(coupling, FormulaCoupling) else coupling.rank
+    boxes = max(1, min(BOXES, MAX_ENCLOSED // operations))
     for panels, order in menu:
-        found = interpolation_error(coupling, panels, order, enough=FLOAT_NOISE * size)
+        if (panels * order) ** 2 * operations > MAX_POINTS:
+            continue
+        found = interpolation_error(coupling, panels, order, boxes=boxes, enough=FLOAT_NOISE * size)
         if not found >= error:
             chosen, error = (panels, order), found
         if error <= FLOAT_NOISE * size:

@@ -360,7 +360,7 @@ def outputs(network: Transformer, tokens: np.ndarray) -> np.ndarray:
 def wanted(target: CouplingTarget, tokens: np.ndarray) -> np.ndarray:
     """H in float64."""
     return _in_pieces(
-        target.compiled(np), tokens, target.length * (target.coupling.rank if isinstance(target.coupling, SineCoupling) else 1)
+        target.compiled(np), tokens, max(target.length, target.coupling.rank if isinstance(target.coupling, SineCoupling) else 1)
     )
 
 
