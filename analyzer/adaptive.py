@@ -134,7 +134,7 @@ class AdaptiveMemory(RememberingTarget):
         slots = ("x0", *self.names)
         result = {}
         for memory in self.memories:
-            used = names_in(memory.lag, "lag") if isinstance(memory.lag, str) else [memory.parent]
+            used = names_in(memory.lag, f"lag of {memory.name}") if isinstance(memory.lag, str) else [memory.parent]
             for name in used:
                 if name not in slots:
                     raise InputError(f"the lag of {memory.name} uses {name[:40]!r}; the slots are {', '.join(slots)}")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ class Bound:
 
 def as_table(rows: Sequence[Sequence[object]]) -> str:
     """Rows as an HTML table."""
+    from html import escape
+
     return "<table>" + "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows) + "</table>"
 
 

@@ -150,9 +150,9 @@ def syntax_tree(text: str, what: str) -> ast.expr:
         with warnings.catch_warnings():  # the parser comments on odd spellings; the whitelist decides
             warnings.simplefilter("ignore", SyntaxWarning)
             tree = ast.parse(text.strip(), mode="eval").body
+        check_size(text.strip(), tree, what)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
-    check_size(text.strip(), tree, what)
     return tree
 
 

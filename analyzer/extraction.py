@@ -55,23 +55,28 @@ EXTRACTION: dict[str, sympy.Expr] = {
 }
 """(3.1) and (3.2)."""
 
-MINIMAL: dict[str, sympy.Expr] = {
-    "lin": 1 / ((1 - b) * (b / 4) ** (T - 1) * sympy.chebyshevu(T - 1, 2 / b - 1)) - 1,
-    "log": T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - (n / T) ** eta), (n, 1, T - 1)),
-}
-"""(3.3) at the optimal nodes on [0, b], and (3.4), for the lag T with T heads."""
-
 z = sympy.Function("z")
-ADAPTIVE_MINIMAL: dict[str, sympy.Expr] = {
-    "lin": sympy.Product(1 / (1 - z(n)), (n, 1, T + 1)) - 1,
-    "log": T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - sympy.Function("q")(n) ** eta), (n, 1, H - 1)),
-}
-"""(3.6) and (3.7); q(n) runs over the ratios s/B < 1 of the lags that occur."""
+
+
+@cache
+def minimal_expression(rpe: Rpe) -> sympy.Expr:
+    """(3.3) at the optimal nodes on [0, b], and (3.4), for the lag T with T heads; made when asked for, which takes a tenth of a second."""
+    if rpe == "lin":
+        return 1 / ((1 - b) * (b / 4) ** (T - 1) * sympy.chebyshevu(T - 1, 2 / b - 1)) - 1
+    return T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - (n / T) ** eta), (n, 1, T - 1))
+
+
+@cache
+def adaptive_minimal_expression(rpe: Rpe) -> sympy.Expr:
+    """(3.6) and (3.7); q(n) runs over the ratios s/B < 1 of the lags that occur."""
+    if rpe == "lin":
+        return sympy.Product(1 / (1 - z(n)), (n, 1, T + 1)) - 1
+    return T**B0 * sympy.zeta(B0, T + 1) * sympy.Product(1 / (1 - sympy.Function("q")(n) ** eta), (n, 1, H - 1))
 
 
 def adaptive_expression(rpe: Rpe, bank: str) -> sympy.Expr:
     """The extraction error of one memory whose lag is known at run time."""
-    return ADAPTIVE_MINIMAL[rpe] if bank == "minimal" else EXTRACTION[rpe]
+    return adaptive_minimal_expression(rpe) if bank == "minimal" else EXTRACTION[rpe]
 
 
 @dataclass(frozen=True)

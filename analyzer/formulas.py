@@ -79,9 +79,10 @@ def parse_formula(text: Any, variables: Sequence[str], what: str) -> Formula:
         raise InputError(f"{what} must be text such as 'sin(2*pi*{variables[0]})', not {str(text)[:40]!r}")
     try:
         root = _Reader(text.strip(), tuple(variables), what).read(syntax_tree(text, what))
+        nodes = sum(1 for _ in _walk(root))
     except (RecursionError, MemoryError) as error:
         raise InputError(f"{what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
-    if sum(1 for _ in _walk(root)) > MAX_NODES:
+    if nodes > MAX_NODES:
         raise InputError(f"{what} has more than {MAX_NODES} terms and factors")
     return Formula(text, tuple(variables), root)
 

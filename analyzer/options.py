@@ -10,7 +10,6 @@ names the option and what it allows.
         heads: int | None = option(None, "heads in all", least=1, most=2048)
 """
 
-import difflib
 import math
 import numbers
 import types
@@ -59,6 +58,8 @@ class Options:
         known = [entry.name for entry in fields(cls)]
         for name in given:
             if name not in known:
+                import difflib
+
                 near = difflib.get_close_matches(str(name), known, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise InputError(f"unknown option {str(name)[:40]!r}{whose}; {hint}the options are {', '.join(known)}")

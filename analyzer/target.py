@@ -15,6 +15,7 @@ them are sampled, never certified.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from flint import arb, fmpq
@@ -83,10 +84,10 @@ class Target(Protocol):
     def letters(self) -> "np.ndarray | None":
         """The alphabet as floats: whole tokens (letters, d), or the letters of every coordinate (letters,); None without an alphabet."""
 
-    def tokens_of(self, indices: Any) -> "np.ndarray":
+    def tokens_of(self, indices: "np.ndarray") -> "np.ndarray":
         """Tokens from indices of letters: (…, N) for whole tokens, the shape of the tokens for letters of coordinates."""
 
-    def nearest_letters(self, tokens: Any, xp: Any) -> Any:
+    def nearest_letters(self, tokens: "np.ndarray", xp: ModuleType) -> "np.ndarray":
         """The index of the letter that is nearest to every token (…, N, d), or to every coordinate; refused without an alphabet."""
 
     def outside_alphabet(self, tokens: "np.ndarray") -> int | None:
@@ -101,7 +102,7 @@ class Target(Protocol):
     def draw(self, rng: "np.random.Generator", shape: tuple[int, int], signs: bool = False) -> "np.ndarray":
         """Random tokens (batch, N, d): letters of the alphabet if there is one, ±1 if wanted, else uniform on the domain."""
 
-    def values(self, xp: Any) -> ArrayMap:
+    def values(self, xp: ModuleType) -> ArrayMap:
         """Tokens (…, N, d) → y (…, N)."""
 
     def exact_value(self, tokens: "np.ndarray", t: int = -1) -> arb:
@@ -134,10 +135,10 @@ class MemoryTarget(Target, Protocol):
     def readout(self) -> ReadOut:
         """f on the slots x0 and the memories."""
 
-    def memory_values(self, xp: Any) -> ArrayMap:
+    def memory_values(self, xp: ModuleType) -> ArrayMap:
         """Tokens (…, N, d) → (x_t, memories) as (…, N, coordinates)."""
 
-    def lag_values(self, xp: Any) -> ArrayMap | None:
+    def lag_values(self, xp: ModuleType) -> ArrayMap | None:
         """Tokens (…, N, d) → the lag of every memory, (…, N, M); None where lags do not depend on tokens, or there are none."""
 
     def mean_kernel(self, tokens: "np.ndarray", slopes: "np.ndarray") -> "np.ndarray":

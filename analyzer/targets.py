@@ -10,7 +10,6 @@ Both are `LayerTarget`s (`analyzer.target`): they answer what certificates of a 
 """
 
 import itertools
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -433,6 +432,8 @@ READERS: dict[str, Callable[[dict[str, Any], str], Target]] = {
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file, decimals exact."""
+    import tomllib
+
     try:
         if path.exists() and (not path.is_file() or path.stat().st_size > MAX_FILE):
             raise InputError(f"{path} is not a target file of at most {MAX_FILE} bytes")

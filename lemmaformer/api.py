@@ -108,7 +108,7 @@ def bound(theorem: str, target: "Target | None" = None, options: Options | None 
     >>> import lemmaformer as lf
     >>> found = lf.bound("thm-3.1", lf.fixed(lags=(4,)), heads=256, bank="tuned")
     >>> found
-    <Bound thm-3.1, 256 heads: attention error ≤ 0.221784>
+    <Bound thm-3.1, 256 heads: attention error ≤ 0.215326>
     >>> lf.bound("thm-3.1", lf.fixed(lags=(4,)), error=1e-2).heads
     527
     """
@@ -159,7 +159,7 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
         try:
             built = chosen.built_by()(target, read)
             certificate = chosen.verified_by()(built.network, target, built.bank, built.ffn)
-            check(certificate, read.chosen())
+            check(certificate, vars(read))
         except Refusal as refusal:
             raise refusal if theorem is not None else explained(refusal, target, read.chosen()) from None
     return Network(built.network, card_of(built, certificate), target, certificate)
@@ -213,7 +213,7 @@ def load(path: str | Path) -> "Network":
     >>> import lemmaformer as lf
     >>> _ = lf.build(lf.fixed(lags=(2,))).save("net")
     >>> lf.load("net")
-    <thm-3.1 fixed(2): 1 layer, 2 heads, exact, certified 0.00996>
+    <thm-3.1 fixed(2): 1 layer, 2 heads, exact, certified 0.01>
     """
     from constructions.card import read_files
 

@@ -142,6 +142,8 @@ class Network:
             array = np.asarray(tokens)
         except ValueError:
             raise InputError("tokens are no array: its rows have different lengths") from None
+        if array.dtype.kind not in "fiu" or array.size == 0:
+            raise InputError("tokens are no numbers, or none at all")
         if letters:
             if self.target is None:
                 raise InputError("letters need a target with an alphabet; this network has none")

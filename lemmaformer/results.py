@@ -172,7 +172,7 @@ class CouplingLimit(Result):
     @property
     def ranks(self) -> Sequence[Plain]:
         """One row per m_h."""
-        return cast("Sequence[Plain]", self.data["ranks"])
+        return cast("Sequence[Plain]", self.data["rows"])
 
 
 class RnnLimit(Result):
@@ -212,7 +212,7 @@ class SlopesAudit(Result):
 
     >>> import lemmaformer as lf
     >>> lf.limits.slopes("4,3", longest=2).resolved
-    [1]
+    [1, 2]
     """
 
     shown_by = "show_slopes"

@@ -14,7 +14,6 @@ from analyzer.errors import InputError, Refusal
 from analyzer.exact import rational, upper, working_precision
 from analyzer.extraction import (
     B0,
-    MINIMAL,
     PAPER,
     Tuning,
     attention_bound,
@@ -22,6 +21,7 @@ from analyzer.extraction import (
     eta,
     extraction_bound,
     minimal_bound,
+    minimal_expression,
     shared_tuning,
     solve_heads,
     split_heads,
@@ -134,9 +134,9 @@ def test_minimal_closed_form(lag: int) -> None:
         top = fmpq(1, 3)
         nodes = [arb(top) * (1 - (arb.pi() * h / lag).cos()) / 2 for h in range(1, lag + 1)]
         decays = [dyadic(-z.log(), 150) for z in nodes]
-        closed = evaluate(MINIMAL["lin"], {LAG: lag, b: top})
+        closed = evaluate(minimal_expression("lin"), {LAG: lag, b: top})
         assert float(minimal_bound("lin", lag, decays)) == pytest.approx(float(closed), rel=1e-12)
-        symbolic = MINIMAL["log"].subs({LAG: lag, B0: 20, eta: 2}).doit()
+        symbolic = minimal_expression("log").subs({LAG: lag, B0: 20, eta: 2}).doit()
         exponents = [fmpq(20 + 2 * h) for h in range(lag)]
         assert float(minimal_bound("log", lag, exponents)) == pytest.approx(float(symbolic), rel=1e-9)
 

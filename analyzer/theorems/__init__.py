@@ -4,10 +4,9 @@ A file is found by its name: thm-3.1 is in `thm_3_1.py`, lag-law in `lag_law.py`
 bound does not wait for the others. Other distributions add theorems through the entry-point group `lemmaformer.theorems`.
 """
 
-import pkgutil
+import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError, OptionValue
@@ -15,6 +14,8 @@ from analyzer.options import Options
 from analyzer.theorems.base import Theorem
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from analyzer.target import Target
 
 GROUP = "lemmaformer.theorems"
@@ -36,21 +37,28 @@ class Registry(Mapping[str, Theorem]):
     """
 
     def __getitem__(self, name: str) -> Theorem:
-        module = str(name).replace("-", "_").replace(".", "_")
-        if "_" not in str(name) and module in self._files():
-            return _own(module)
-        for entry in entry_points(group=GROUP):
+        if self.is_own(str(name)):
+            return _own(_module(str(name)))
+        for entry in _entries():
             if entry.name == name:
                 return _foreign(entry.name, entry.load())
         raise UnknownTheorem(f"unknown theorem {str(name)[:40]!r}; known: {', '.join(self)}")
 
     def __iter__(self) -> Iterator[str]:
         known = [_own(module) for module in self._files()]
-        known += [_foreign(entry.name, entry.load()) for entry in entry_points(group=GROUP)]
+        known += self.foreign()
         return iter([theorem.id for theorem in sorted(known, key=lambda theorem: (theorem.shelf, theorem.id))])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def is_own(self, name: str) -> bool:
+        """Whether this distribution has a file for it; nothing is loaded."""
+        return "_" not in name and _module(name) in self._files()
+
+    def foreign(self) -> list[Theorem]:
+        """The theorems of other distributions."""
+        return [_foreign(entry.name, entry.load()) for entry in _entries()]
 
     def of_kind(self, kind: str) -> list[Theorem]:
         """The theorems that build networks for a kind of target."""
@@ -65,7 +73,17 @@ class Registry(Mapping[str, Theorem]):
         return next(theorem for theorem in candidates if theorem.applies(target, read)), read
 
     def _files(self) -> list[str]:
-        return [module.name for module in pkgutil.iter_modules(__path__) if module.name != "base"]
+        return sorted(name[:-3] for name in os.listdir(__path__[0]) if name.endswith(".py") and name not in ("__init__.py", "base.py"))
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
+
+
+def _entries() -> "Iterator[EntryPoint]":
+    from importlib.metadata import entry_points  # here, as it loads a reader of e-mail
+
+    return iter(entry_points(group=GROUP))
 
 
 def _own(module: str) -> Theorem:

@@ -99,7 +99,7 @@ def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
 
 def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     """The extraction error of one memory."""
-    return ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    return ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
 def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str, error: float | None) -> None:
@@ -239,7 +239,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     from analyzer.proof import lemma
 
     graph = nx.DiGraph()
-    estimate = ex.MINIMAL[rpe] if bank == "minimal" else ex.EXTRACTION[rpe]
+    estimate = ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
     below = extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
     budgets = []
     for k, lag in enumerate(lags, start=1):

@@ -7,7 +7,7 @@ import click
 
 from analyzer.families import Adaptive, Coupling, Fixed, Kernel
 from analyzer.options import Options
-from lemmaformer.commands.flags import Answer, answers, foreign_theorems, given, of_target, options_of, output, target_of
+from lemmaformer.commands.flags import Answer, answers, given, of_target, options_of, output, target_of
 
 FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
     "fixed": (
@@ -57,7 +57,9 @@ class _Families(click.Group):
 
 
 def _foreign() -> list[Any]:
-    return [theorem for theorem in foreign_theorems() if theorem.build is not None]
+    from analyzer.theorems import THEOREMS
+
+    return [theorem for theorem in THEOREMS.foreign() if theorem.build is not None]
 
 
 def _command(name: str, kind: str, theorem: str | None, options: type[Options], brief: str, help: str, example: str) -> click.Command:

@@ -86,6 +86,11 @@ def options_of(*classes: type[Options], leave_out: tuple[str, ...] = ()) -> Call
     return decorate
 
 
+def flags_of(*classes: type[Options]) -> list[click.Option]:
+    """The flags of some classes, by themselves."""
+    return [_flag_of(entry, hint) for cls in classes for entry, hint in typed_fields(cls)]
+
+
 def _joined(known: click.Option | None, other: click.Option) -> click.Option:
     """One flag for an option of several classes: what any of them allows; the class itself refuses what is not its own."""
     if known is not None and isinstance(known.type, click.Choice) and isinstance(other.type, click.Choice):
@@ -112,23 +117,6 @@ def _type_of(hint: Any) -> click.ParamType:
     if Path in parts:
         return NEW
     return click.FLOAT if float in parts else click.INT if int in parts else click.STRING
-
-
-def foreign_theorems() -> list[Any]:
-    """The theorems of other distributions."""
-    from importlib.metadata import entry_points
-
-    names = [entry.name for entry in entry_points(group="lemmaformer.theorems")]
-    if not names:
-        return []
-    from analyzer.theorems import THEOREMS
-
-    return [THEOREMS[name] for name in names]
-
-
-def foreign_options(what: str) -> list[type[Options]]:
-    """The classes of options that theorems of other distributions bring along."""
-    return [found for theorem in foreign_theorems() if (found := getattr(theorem, what)) is not None]
 
 
 def given(keywords: dict[str, Any]) -> dict[str, Any]:

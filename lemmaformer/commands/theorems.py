@@ -7,7 +7,7 @@ import click
 
 from analyzer.errors import InputError
 from analyzer.families import AdaptiveBound, CouplingBound, FixedBound, KernelBound
-from lemmaformer.commands.flags import NEW, Answer, answers, foreign_options, given, of_target, options_of, target_of
+from lemmaformer.commands.flags import NEW, Answer, answers, flags_of, given, of_target, options_of, target_of
 
 RPE = click.Choice(["lin", "log"])
 BANK = click.Choice(["paper", "tuned", "minimal"])
@@ -39,10 +39,23 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target
     return pages.page(theorem_id, form, target_file, rpe, bank)
 
 
-@click.command(epilog="Example: lemmaformer bound thm-3.1 --lags 4 --heads 256  (one second)")
+class _Bound(click.Command):
+    """Theorems of other distributions bring flags of their own."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        from analyzer.theorems import THEOREMS
+
+        if not any(THEOREMS.is_own(word) for word in args):
+            known = {param.name for param in self.params}
+            brought = [flag for theorem in THEOREMS.foreign() if theorem.bound_options for flag in flags_of(theorem.bound_options)]
+            self.params.extend(flag for flag in brought if flag.name not in known)
+        return super().parse_args(context, args)
+
+
+@click.command(cls=_Bound, epilog="Example: lemmaformer bound thm-3.1 --lags 4 --heads 256  (one second)")
 @click.argument("theorem_id", metavar="ID")
 @of_target("fixed", "kernel", "coupling")
-@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, *foreign_options("bound_options"), leave_out=("lags",))
+@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, leave_out=("lags",))
 @click.option("--all", "every", is_flag=True, help="thm-3.1: paper, tuned, minimal and the lag law in one table.")
 @answers
 def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
