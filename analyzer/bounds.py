@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analyzer.exact import decimal_above
+
 if TYPE_CHECKING:
     import sympy
 
@@ -49,7 +51,7 @@ class Bound:
 
     def __repr__(self) -> str:
         sizes = f", {self.heads} heads" if self.heads is not None else ""
-        return f"<Bound {self.theorem}{sizes}: {self.claim} ≤ {self.total:.6g}>"
+        return f"<Bound {self.theorem}{sizes}: {self.claim} ≤ {decimal_above(self.total, 6)}>"
 
     def _repr_latex_(self) -> str:
         from analyzer.latex import statement

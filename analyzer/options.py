@@ -15,6 +15,7 @@ import numbers
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -64,6 +65,14 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise InputError(f"unknown option {str(name)[:40]!r}{whose}; {hint}the options are {', '.join(known)}")
         return cls(**given)
+
+    @classmethod
+    def read_file(cls, path: str | Path) -> Self:
+        """The options of a TOML file: one line `name = value` per option."""
+        from analyzer.targets import read_toml
+
+        given = {name: float(value) if isinstance(value, Decimal) else value for name, value in read_toml(Path(path)).items()}
+        return cls.read(given, f" in {str(path)[:80]}")
 
     @classmethod
     def of(cls, options: Self | None, keywords: Mapping[str, Any]) -> Self:

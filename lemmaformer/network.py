@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analyzer.errors import InputError
+from analyzer.exact import decimal_above
 from analyzer.target import Target
 from analyzer.theorems import THEOREMS
 from constructions import stream
@@ -53,7 +54,7 @@ class Network:
         what = "no target" if self.target is None else self.target.description
         chain = self.card.get("chain")
         certified = chain.get("certified") if isinstance(chain, Mapping) else None
-        known = f"certified {certified:.3g}" if isinstance(certified, float) else "not certified"
+        known = f"certified {decimal_above(certified, 3)}" if isinstance(certified, float) else "not certified"
         return f"<{self.theorem or self.origin} {what}: {layers}, {heads}, {self.dtype}, {known}>"
 
     @property

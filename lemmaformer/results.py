@@ -14,6 +14,7 @@ import numpy as np
 
 from analyzer.bounds import Bound, Choices
 from analyzer.errors import InputError
+from analyzer.exact import decimal_above, decimal_below
 from analyzer.theorems.base import Theorem
 from verify.certificate import Certificate
 
@@ -99,7 +100,7 @@ class LagLimit(Result):
         return None if pair is None else pair["upper"]
 
     def _brief(self) -> str:
-        pair = "" if self.lower is None else f", {self.lower:.4g} ≤ E_u ≤ {self.upper:.4g}"
+        pair = "" if self.lower is None else f", {decimal_below(self.lower)} ≤ E_u ≤ {decimal_above(self.upper or 0.0)}"
         return f" lag {self.data['lag']}, {self.data['rpe']}: at least {self.min_heads} heads{pair}"
 
 
@@ -155,7 +156,8 @@ class KernelLimit(Result):
         return cast(float, self.data["upper"])
 
     def _brief(self) -> str:
-        return f" {self.data['kernel']}, {self.data['heads']} {self.data['rpe']} heads: {self.lower:.4g} ≤ error ≤ {self.upper:.4g}"
+        heads = f"{self.data['heads']} {self.data['rpe']} heads"
+        return f" {self.data['kernel']}, {heads}: {decimal_below(self.lower)} ≤ error ≤ {decimal_above(self.upper)}"
 
 
 class CouplingLimit(Result):

@@ -136,6 +136,19 @@ def test_the_command_line_is_thin() -> None:
                 assert (node.end_lineno or 0) - start < 25, f"{file.name}: {node.name}"
 
 
+def test_options_come_from_files_too(run: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text('bank = "minimal"\nerror = 0.05\nheads = 3\n')
+    assert Fixed.read_file(file) == Fixed(bank="minimal", error=0.05, heads=3)
+    made = run("build", "fixed", "--lags", 2, "--options", file, "--heads", 4, "--out", tmp_path / "net", "--json").json
+    assert made["sizes"]["heads"] == 4 and made["certified"] <= 0.05
+    for text in ('bank = "nonsense"', "banc = 1", "heads = 0.5", "heads ="):
+        file.write_text(text)
+        with pytest.raises(lf.InputError):
+            Fixed.read_file(file)
+    assert run("build", "fixed", "--lags", 2, "--options", file, "--out", tmp_path / "more").code == 2 and not (tmp_path / "more").exists()
+
+
 def test_flags_are_the_options(run: Callable[..., Any]) -> None:
     """Every option of a class is a flag with the same name, and its help is the option's."""
     for line, cls in ((["build", "fixed"], Fixed), (["build", "adaptive"], Adaptive), (["build", "kernel"], Kernel), (["train"], lf.Train)):

@@ -115,7 +115,9 @@ class Certificate:
         if self.verdict is Verdict.MEASURED:
             return f"<Certificate: measured, {witness}, nothing certified>"
         certified, bound = (decimal_above(value, 3) if math.isfinite(value) else "∞" for value in (self.certified, self.bound))
-        return f"<Certificate {self.theorem}: {self.verdict.value}, {witness} ≤ certified {certified} ≤ bound {bound}>"
+        sign = "≤" if self.witness <= self.certified <= self.bound else ","
+        chain = f"{witness} {sign} certified {certified} {sign} bound {bound}".replace(" ,", ",")
+        return f"<Certificate {self.theorem}: {self.verdict.value}, {chain}>"
 
     @property
     def verdict(self) -> Verdict:

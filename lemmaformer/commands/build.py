@@ -7,7 +7,7 @@ import click
 
 from analyzer.families import Adaptive, Coupling, Fixed, Kernel
 from analyzer.options import Options
-from lemmaformer.commands.flags import Answer, answers, given, of_target, options_of, output, target_of
+from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, target_of
 
 FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
     "fixed": (
@@ -65,15 +65,16 @@ def _foreign() -> list[Any]:
 def _command(name: str, kind: str, theorem: str | None, options: type[Options], brief: str, help: str, example: str) -> click.Command:
     @of_target(kind)
     @options_of(options)
+    @click.option("--options", "file", type=NEW, help="A TOML file with options, such as error = 0.01; flags go before it.")
     @output
     @answers
-    def command(out: Path, force: bool, **keywords: Any) -> Answer:
+    def command(out: Path, force: bool, file: Path | None, **keywords: Any) -> Answer:
         import lemmaformer as lf
         from constructions.card import check_output
         from lemmaformer.pages import Written
 
         target = target_of(keywords, kind)
-        read = options.read(given(keywords))
+        read = options.of(None if file is None else options.read_file(file), given(keywords))
         check_output(out, overwrite=force)
         net = lf.build(target, read, theorem=theorem)
         net.save(out, overwrite=force)
