@@ -14,7 +14,7 @@ from analyzer.theorems.base import Theorem
 from constructions.bundle import Bundle
 from constructions.construction import Construction
 from constructions.transformer import Transformer
-from verify.certificate import Certificate, Verdict
+from verify.certificate import Certificate, StrangeWeights, Verdict
 from verify.learnt import DP_FREE, ORIGINS, target_of, trained_length, verify_learnt
 
 CLAIM_TOLERANCE = 2.0**-20
@@ -40,13 +40,13 @@ def verify_bundle(bundle: Bundle) -> Certificate:
         raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {theorem.target} targets")
     try:
         certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
-    except InputError as error:  # the card claims that these weights are the theorem's, and they are not
+    except StrangeWeights as error:  # the card claims that these weights are the theorem's, and they are not
         return _strange(bundle.network, theorem.id, str(error))
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 
 
 def _strange(network: Transformer, theorem: str, reason: str) -> Certificate:
-    """The certificate of weights that are not of a theorem's form: nothing is known about their error."""
+    """The certificate of weights that are not what a theorem's construction writes: nothing is known about their error."""
     return Certificate(
         theorem=theorem,
         witness=0.0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flint import arb
 
-from analyzer.errors import OptionValue, Remedy
+from analyzer.errors import InputError, OptionValue, Remedy
 from analyzer.exact import decimal_above, decimal_below, upper
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ MAX_FAULTS = 20
 def finite(value: float) -> float | None:
     """JSON has no infinity: an unbounded number is null."""
     return value if math.isfinite(value) else None
+
+
+class StrangeWeights(InputError):
+    """Weights of the right shapes and kinds, of which one is not what the theorem's construction writes there."""
 
 
 class Verdict(Enum):

@@ -48,7 +48,7 @@ from constructions.fused import FusedLayer, fuse_layer, linear_map, stream_kerne
 from constructions.precision import MANTISSA
 from constructions.shift_chain import Layout, mixed_differences, readout_table
 from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact, to_float, zeros
-from verify.certificate import Certificate, Part, better_than_constant, gathered
+from verify.certificate import Certificate, Part, StrangeWeights, better_than_constant, gathered
 from verify.rounding import ONE, Arithmetic, Rounded, attended, readout_rounding
 from verify.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound, storage
 
@@ -161,11 +161,11 @@ def _check_embedding(network: Transformer, layout: Layout) -> None:
         raise InputError(f"the embedding is not that of a chain of shifts for this target: {layout.width} rows without bias")
     for block in (layout.memory(0), layout.source):
         if (embedding[list(block)] != _identity(d)).any():
-            raise InputError("the embedding does not put the token into x0 and source: not a chain of shifts")
+            raise StrangeWeights("the embedding does not put the token into x0 and source: not a chain of shifts")
     if any(embedding[j, i] != 0 and j % d != i for j in range(layout.width) for i in range(d)):
-        raise InputError("the embedding mixes coordinates: not a chain of shifts")
+        raise StrangeWeights("the embedding mixes coordinates: not a chain of shifts")
     if (embedding[layout.slots + 2 * d :] != 0).any():
-        raise InputError("the embedding writes into digits: not a chain of shifts")
+        raise StrangeWeights("the embedding writes into digits: not a chain of shifts")
     if network.layers[-1].feedforward.outer.shape[0] != 1:
         raise InputError("a chain of shifts ends with a scalar read-out")
 
@@ -185,7 +185,7 @@ def _check_layer(layer: Layer, dtype: str) -> None:
     hidden = [sum((abs(w) for w in row), fmpq(0)) * HEADROOM + abs(b) for row, b in zip(inner, bias, strict=True)]
     sums = [sum((abs(a) * h for a, h in zip(row, hidden, strict=True)), fmpq(0)) for row in outer]
     if not all(arb(v) * 2 < Arithmetic(dtype).largest for v in (*hidden, *sums)):
-        raise InputError(f"a neuron of this chain may overflow {dtype}")
+        raise StrangeWeights(f"a neuron of this chain may overflow {dtype}")
 
 
 def _identity(size: int) -> np.ndarray:
@@ -217,11 +217,11 @@ def _check_heads(attention: Attention, layout: Layout, writable: set[int]) -> No
         or (value[:, :, list(layout.source)] != _identity(layout.dim)).any()
         or (value[:, :, others] != 0).any()
     ):
-        raise InputError("a head of a chain of shifts reads something other than the source")
+        raise StrangeWeights("a head of a chain of shifts reads something other than the source")
     for j in range(layout.width):
         for i in range(layout.dim):
             if (output[:, j, i] != 0).any() and (j not in writable or j % layout.dim != i):
-                raise InputError(f"a head writes coordinate {i} of the source into coordinate {j} of the stream, where nothing is expected")
+                raise StrangeWeights(f"a head writes coordinate {i} of the source into coordinate {j}, where nothing is expected")
 
 
 def _deliver(
@@ -271,7 +271,7 @@ def _promised(reader: _Reader, fused: FusedLayer, row: int, column: int, lag: in
 def _worst(deliveries: Sequence[Delivery]) -> Delivery:
     """One delivery that bounds those of all coordinates of a block."""
     if len({d.shift for d in deliveries}) > 1:
-        raise InputError("the coordinates of one block are shifted differently: not a chain of shifts")
+        raise StrangeWeights("the coordinates of one block are shifted differently: not a chain of shifts")
     columns = [maximum([getattr(d, name) for d in deliveries]) for name in ("error", "norm", "promised", "fresh")]
     return Delivery(deliveries[0].shift, *columns)
 
@@ -283,7 +283,7 @@ def _wanted(layout: Layout, attention: Attention, found: np.ndarray, before: int
         rows = list(layout.memory(k))
         if (found[rows] != 0).any() or (output[:, rows] != 0).any():
             if k in done or lag <= before:
-                raise InputError(f"memory m{k} is written after it was delivered, or too late: not a chain of shifts for this target")
+                raise StrangeWeights(f"memory m{k} is written after it was delivered, or too late: not a chain of shifts for this target")
             wanted[k] = lag - before
     return wanted
 
@@ -353,7 +353,7 @@ def _linear(network: Transformer, reader: _Reader, ffn: str) -> dict[str, Any]:
             given = then
         previous = _key(layer)
     if set(memories) != set(range(1, len(target.lags) + 1)):
-        raise InputError("a memory is never delivered: not a chain of shifts for this target")
+        raise StrangeWeights("a memory is never delivered: not a chain of shifts for this target")
     if not size < HEADROOM:
         reader.faults.append(f"errors grow to {upper(size):.3g} along this chain")  # nothing beyond the shifts is measured
         return {
@@ -368,16 +368,16 @@ def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> Give
     layout = reader.layout
     matrix = linear_map(ffn)
     if matrix is None or any(sorted(abs(w) for w in row if w != 0) != [1] for row in to_exact(ffn.inner)):
-        raise InputError("an inner feed-forward network is not made of pairs relu(u) - relu(-u): not a linear chain of shifts")
+        raise StrangeWeights("an inner feed-forward network is not made of pairs relu(u) - relu(-u): not a linear chain of shifts")
     if len({tuple(row) for row in to_exact(ffn.inner)}) < len(ffn.inner):
-        raise InputError("an inner feed-forward network holds a neuron twice: not a linear chain of shifts")
+        raise StrangeWeights("an inner feed-forward network holds a neuron twice: not a linear chain of shifts")
     whole = matrix + _identity(layout.width)
     found = whole[:, list(layout.carrier)]
     rest = _identity(layout.width)
     rest[list(layout.source)] *= 0
     keep = [j for j in range(layout.width) if j not in layout.carrier]
     if (whole[:, keep] != rest[:, keep]).any():
-        raise InputError("an inner feed-forward network changes coordinates that must stay as they are: not a chain of shifts")
+        raise StrangeWeights("an inner feed-forward network changes coordinates that must stay as they are: not a chain of shifts")
     allowed = {
         *layout.source,
         *layout.carrier,
@@ -385,9 +385,9 @@ def _linear_move(reader: _Reader, ffn: FeedForward, done: Sequence[int]) -> Give
     }
     for j, row in enumerate(found):
         if any(w != 0 and (j not in allowed or j % layout.dim != i) for i, w in enumerate(row)):
-            raise InputError(f"an inner feed-forward network writes the carrier into coordinate {j}, where nothing is expected")
+            raise StrangeWeights(f"an inner feed-forward network writes the carrier into coordinate {j}, where nothing is expected")
     if (found[list(layout.source)] != _identity(layout.dim)).any():
-        raise InputError("an inner feed-forward network does not put the carrier into the source: not a chain of shifts")
+        raise StrangeWeights("an inner feed-forward network does not put the carrier into the source: not a chain of shifts")
     if reader.dtype == "exact":
         return Given(found, None)
     arithmetic = Arithmetic(reader.dtype, HEADROOM)
@@ -433,7 +433,7 @@ def _read_out(
     readout, final = target.readout, network.layers[-1].feedforward
     inner = to_exact(final.inner)
     if (inner[:, layout.slots :] != 0).any():
-        raise InputError("the read-out reads the source or the carrier: not a chain of shifts")
+        raise StrangeWeights("the read-out reads the source or the carrier: not a chain of shifts")
     neurons = neurons_of(inner[:, : layout.slots], to_exact(final.bias), to_exact(final.outer)[0])
     errors, promises, roundings = (list(column) for column in zip((arb(0),) * 3, *memories, strict=True))
     each = [k for k in range(len(readout.slots)) for _ in range(target.dim)]
@@ -585,13 +585,13 @@ def _rows(ffn: FeedForward) -> dict[int, _Written]:
             if a == 0:
                 continue
             if len(inputs) > 1:
-                raise InputError("a neuron between two layers reads several coordinates: not a restored chain of shifts")
+                raise StrangeWeights("a neuron between two layers reads several coordinates: not a restored chain of shifts")
             if len(inputs) == 0:
                 constant, constants = a * max(b, fmpq(0)), constants + 1
             else:
                 neurons.setdefault(int(inputs[0]), []).append((row[inputs[0]], b, a))
         if constants > 1:
-            raise InputError("several constants are added up in one coordinate: not a restored chain of shifts")
+            raise StrangeWeights("several constants are added up in one coordinate: not a restored chain of shifts")
         linear: dict[int, fmpq] = {}
         for i, found in neurons.items():
             pair = [n for n in found if n[1] == 0 and abs(n[0]) == 1]
@@ -634,7 +634,7 @@ def _restored(network: Transformer, reader: _Reader) -> dict[str, Any]:
             given = then
         previous = _key(layer)
     if set(done) != set(range(1, len(target.lags) + 1)):
-        raise InputError("a memory is never delivered: not a chain of shifts for this target")
+        raise StrangeWeights("a memory is never delivered: not a chain of shifts for this target")
     return {"steps": steps, **_table_certificate(network, reader, steps, restorations, sure)}
 
 
@@ -656,7 +656,7 @@ def _read_restoring(
         rest = {j: row for j, row in written.items() if j not in digit_rows}
         if step.carrier is None:
             if rest:
-                raise InputError("the last shift of a restored chain is followed by more than digits")
+                raise StrangeWeights("the last shift of a restored chain is followed by more than digits")
             return step, None, None, sure
         worst = off(step.carrier).max(step.carrier.norm * size + step.carrier.fresh - size)
         if given.past is not None:
@@ -688,7 +688,7 @@ def _digits(reader: _Reader, written: dict[int, _Written], places: dict[int, arb
             entry = written[row]
             neurons = entry.neurons.get(coordinate, [])
             if entry.constant != 0 or entry.linear or set(entry.neurons) != {coordinate} or len(neurons) != 1 or neurons[0][2] != 1:
-                raise InputError(f"coordinate {row} holds something other than a digit: not a restored chain of shifts")
+                raise StrangeWeights(f"coordinate {row} holds something other than a digit: not a restored chain of shifts")
             w, b, _ = neurons[0]
             value = size + off
             rounding = arithmetic.dot([w, b], [Rounded(value, arb(0)), ONE]).error
@@ -708,7 +708,7 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
     assert letters is not None
     coming = [j for k in range(1, len(layout.target.lags) + 1) if k not in done for j in layout.memory(k)]
     if set(written) - {*layout.source, *layout.carrier, *coming}:
-        raise InputError("an inner feed-forward network writes where nothing is expected: not a restored chain of shifts")
+        raise StrangeWeights("an inner feed-forward network writes where nothing is expected: not a restored chain of shifts")
     columns = []
     for i, (source, carrier) in enumerate(zip(layout.source, layout.carrier, strict=True)):
         stairs: dict[int, Staircase] = {}
@@ -716,12 +716,12 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
             entry = written.get(row, _Written(fmpq(0), {}, {}))
             own = {source: {source: fmpq(-1)}, carrier: {carrier: fmpq(-1)}}.get(row, {})
             if entry.linear != own or set(entry.neurons) - {carrier}:
-                raise InputError(f"coordinate {row} is not overwritten with a staircase of the carrier: not a restored chain of shifts")
+                raise StrangeWeights(f"coordinate {row} is not overwritten with a staircase of the carrier: not a restored chain of shifts")
             stairs[row] = entry.staircase(carrier, kept=row == carrier)
             if not stairs[row].is_bounded():
-                raise InputError(f"the staircase of coordinate {row} is not bounded: not a restored chain of shifts")
+                raise StrangeWeights(f"the staircase of coordinate {row} is not bounded: not a restored chain of shifts")
         if not stairs[source].kinks or not maximum([abs(arb(v)) for v in stairs[source].extremes()]) < size:
-            raise InputError("a staircase leaves the alphabet's range, or has no steps: not a restored chain of shifts")
+            raise StrangeWeights("a staircase leaves the alphabet's range, or has no steps: not a restored chain of shifts")
         columns.append(stairs)
     room = min(stair.room(letter) for stairs in columns for stair in stairs.values() for letter in letters)
     found, noise = zeros(layout.width, layout.dim), dict[int, arb]()
@@ -742,10 +742,10 @@ def _restoring_move(reader: _Reader, written: dict[int, _Written], done: Sequenc
             if row == source:
                 continue
             if span == 0:
-                raise InputError("a staircase does not tell the letters apart: not a restored chain of shifts")
+                raise StrangeWeights("a staircase does not tell the letters apart: not a restored chain of shifts")
             c = (stair(letters[-1]) - stair(letters[0])) / span
             if c == 0 and row in coming and row in written:
-                raise InputError(f"coordinate {row} is written before it holds a memory: not a restored chain of shifts")
+                raise StrangeWeights(f"coordinate {row} is written before it holds a memory: not a restored chain of shifts")
             found[row, i] = c
             mismatch = maximum([abs(arb(stair(r) - c * values(r))) for r in knots])
             noise[row] = mismatch + rounded[row] + abs(arb(c)) * rounded[source]
@@ -813,12 +813,12 @@ def _table(layer: Layer, reader: _Reader, sure: set[int]) -> tuple[arb, arb, arb
     assert letters is not None
     inner, bias, outer = (to_exact(a) for a in (layer.feedforward.inner, layer.feedforward.bias, layer.feedforward.outer))
     if any((to_exact(a) != 0).any() for a in (layer.attention.output, layer.attention.value)):
-        raise InputError("the last layer of a restored chain attends to something")
+        raise StrangeWeights("the last layer of a restored chain attends to something")
     terms: list[tuple[frozenset[int], fmpq]] = []
     for row, b, a in zip(inner, bias, outer[0], strict=True):
         used = [int(j) for j in np.nonzero(row)[0]]
         if b != 1 or any(row[j] != -1 for j in used):
-            raise InputError("a neuron of the table is not relu(1 - digits): not a restored chain of shifts")
+            raise StrangeWeights("a neuron of the table is not relu(1 - digits): not a restored chain of shifts")
         if not set(used) <= sure:
             reader.faults.append("the table reads a digit that is not certain to be 0 or at least 1")
             return arb.pos_inf(), arb.pos_inf(), arb(0)
