@@ -40,7 +40,7 @@ class Refusal(LemmaformerError):
 
     def text(self, write: Callable[[str, OptionValue], str]) -> str:
         """Reason and remedies on one line, `write` spelling every option."""
-        ways = [" with ".join(write(option, value) for option, value in remedy.items()) for remedy in self.remedies]
+        ways = [" and ".join(write(option, value) for option, value in remedy.items()) for remedy in self.remedies]
         return f"{self.reason}; try {', or '.join(ways)}" if ways else self.reason
 
     def __str__(self) -> str:

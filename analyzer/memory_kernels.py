@@ -29,6 +29,8 @@ from analyzer.expressions import syntax_tree
 
 # Sizes beyond which a kernel is taken for a mistake.
 MAX_TERMS = 64
+MAX_FACTORS = 256
+"""Functions in all terms together: kernels are looked at up to `LATEST_PEAK` several times, which takes seconds."""
 MAX_POWER = 64
 LEAST_RATE = fmpq(1, 10**6)
 """Slower exponentials would have to be summed over more than a million tokens."""
@@ -333,6 +335,9 @@ def _collect(pairs: Iterable[tuple[Factors, fmpq]]) -> Sum:
         result[factors] = result.get(factors, _ZERO) + c
     if len(result) > MAX_TERMS:
         raise InputError(f"a kernel has more than {MAX_TERMS} terms")
+    factors = sum(1 + len(f.powers) + len(f.waves) for f in result)
+    if factors > MAX_FACTORS:
+        raise InputError(f"a kernel has {factors} powers, exponentials and waves in its terms, the limit is {MAX_FACTORS}")
     return {f: c for f, c in result.items() if c != 0}
 
 
