@@ -382,9 +382,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_bad_input_is_one_line_and_quick(arguments: list[str], places: dict[str, Path], tmp_path: Path) -> None:
     real = [str(places.get(a, tmp_path / "out" if a == "OUT" else a)) for a in arguments]
     before = sorted(p for p in places["ROOT"].rglob("*"))
-    start = time.process_time()
+    start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", "import cli; cli.main()", *real], capture_output=True, text=True, cwd=tmp_path)
-    assert time.process_time() - start < 2
+    assert time.perf_counter() - start < 2
     assert done.returncode == 2, done
     assert done.stdout == ""
     assert done.stderr.startswith("lemmaformer: ") and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
@@ -562,7 +562,7 @@ def test_dependencies_are_shown(run: Run) -> None:
 
 @pytest.mark.parametrize("lag,rpe", [(64, "lin"), (64, "log")])
 def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> None:
-    start = time.process_time()
+    start = time.perf_counter()
     result = run(
         "build",
         "fixed",
@@ -582,7 +582,7 @@ def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> No
     )
     assert result.json["sizes"]["heads"] == lag and result.json["certified"] <= 1e-6
     assert run("verify", tmp_path / "n").code == 0
-    assert time.process_time() - start < 2
+    assert time.perf_counter() - start < 2
 
 
 def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
