@@ -335,9 +335,9 @@ def _collect(pairs: Iterable[tuple[Factors, fmpq]]) -> Sum:
         result[factors] = result.get(factors, _ZERO) + c
     if len(result) > MAX_TERMS:
         raise InputError(f"a kernel has more than {MAX_TERMS} terms")
-    factors = sum(1 + len(f.powers) + len(f.waves) for f in result)
-    if factors > MAX_FACTORS:
-        raise InputError(f"a kernel has {factors} powers, exponentials and waves in its terms, the limit is {MAX_FACTORS}")
+    work = sum(1 + len(f.powers) + len(f.waves) for f in result)
+    if work > MAX_FACTORS:
+        raise InputError(f"a kernel has {work} powers, exponentials and waves in its terms, the limit is {MAX_FACTORS}")
     return {f: c for f, c in result.items() if c != 0}
 
 

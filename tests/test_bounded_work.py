@@ -3,6 +3,7 @@
 Set LEMMAFORMER_FULL=1 for 2500 random expressions of each language, 10,000 in all.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -330,6 +331,32 @@ LANGUAGES: dict[str, tuple[Callable[[str], None], st.SearchStrategy[str]]] = {
     ),
 }
 """A language → what is done with its text, and random texts."""
+
+
+def test_kernels_of_many_factors_are_refused_by_their_number() -> None:
+    """64 terms of 95 fractional powers took minutes: values up to LATEST_PEAK, several times over."""
+    sums = "*".join(f"((s+.{k})**-.1+(s+.{k}1)**-.1)" for k in range(1, 7))
+    with pytest.raises(InputError, match="powers, exponentials and waves in its terms, the limit is 256"):
+        parse_kernel(f"{sums}*{'*'.join(f'(s+{k})**-.1' for k in range(1, 90))}")
+
+
+DEAREST = {
+    "kernel": "*".join(f"((s+.{k})**-.1+(s+.{k}1)**-.1)" for k in range(1, 5))
+    + "".join(f"*(s+{k})**-.2" for k in range(1, 11))
+    + "*(s-4000.5)**-1",
+    "formula": "tanh(" * 180 + "log(((u-v)*(u+v-1)*(u-v-.5)*(v-u-.5))**2)" + ")" * 180,
+    "read-out": "+".join(["(m1+m2+m3+m4+m5)**7*m1"] * 80),
+    "lag": "+".join(["(x0+n)**7*x0"] * 130),
+}
+"""The dearest expressions we know: they end with an answer, or with a refusal after seconds of work."""
+
+
+@pytest.mark.parametrize("language", DEAREST)
+def test_the_dearest_expressions_take_seconds(language: str) -> None:
+    start = time.process_time()
+    with contextlib.suppress(LemmaformerError):
+        LANGUAGES[language][0](DEAREST[language])
+    assert time.process_time() - start < SECONDS
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
