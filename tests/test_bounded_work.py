@@ -60,6 +60,13 @@ FAULTS = {
     "2**2**2**2**2**9*V": "",
 }
 """Text → what the message says, in all languages; V is the language's variable."""
+KERNELS = {
+    "(s+1)**-1000000": "kernel power '(s+1)**-1000000'",
+    "*".join(["s"] * 300) + "*exp(-s)": "has a power beyond 64",
+    "*".join(["(s+1)"] * 300) + "*exp(-s)": "more than 64 terms",
+    "+".join(f"exp(-{k}*s)" for k in range(1, 100)): "more than 64 terms",
+}
+"""The same for kernels, whose variable above is an exponential."""
 LARGE = [
     *(["limits", "lag", "--lag", "3", "--bits", "2", "--rpe", rpe, "--json"] for rpe in ("lin", "log", "mixed")),
     ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--readout=" + "+".join(["m1"] * 390)],
@@ -117,6 +124,8 @@ def bad_rows() -> list[tuple[str, list[str], str]]:
         rows += [(language, command(text.replace("V", variable)), f"{language} power '((9**64)**64)**64'") for text in TOWERS]
         rows += [(language, command(text.replace("V", variable)), says) for text, says in FAULTS.items()]
         rows.append((language, command(EXPONENTIAL[language]), ""))
+    for text, says in KERNELS.items():
+        rows.append(("kernel", READERS["kernel"](text), says))
     return rows
 
 
