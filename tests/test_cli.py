@@ -83,7 +83,6 @@ BAD = [
     ["run", "BUNDLE", "--input", "EMPTY", "--output", "OUT"],
     ["run", "BUNDLE", "--input", "HUGE", "--output", "OUT"],
     ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--rate", "²"],
-    ["bound", "thm-3.1", "--lags", "4", "--heads", "10", "--readout", "m1"],
     ["bound", "thm-4.4", "--heads", "10"],
     ["bound", "thm-4.1", "--lags", "4", "--heads", "10", "--chain", "1"],
     ["bound", "thm-4.1", "--target", "NESTED_TARGET", "--heads", "10"],
@@ -377,6 +376,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }  # fmt: skip
 
 
+TRIED = [
+    ["build", "fixed", "--out", "OUT", "--lags", "9", "--bank", "balanced", "--dtype", "float32"],
+    ["build", "adaptive", "--out", "OUT", "--target", "NESTED_TARGET", "--dtype", "float64", "--rounding", "relu"],
+    ["build", "kernel", "--out", "OUT", "--kernel", "(s+1)**-2", "--bank", "tuned", "--heads", "20"],
+]
+"""Refusals for which a way out is built and certified before it is offered."""
+
+
 @pytest.mark.timing
 @pytest.mark.parametrize("arguments", BAD, ids=lambda a: " ".join(a)[:60])
 def test_bad_input_is_one_line_and_quick(arguments: list[str], places: dict[str, Path], tmp_path: Path) -> None:
@@ -384,7 +391,7 @@ def test_bad_input_is_one_line_and_quick(arguments: list[str], places: dict[str,
     before = sorted(p for p in places["ROOT"].rglob("*"))
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", "import cli; cli.main()", *real], capture_output=True, text=True, cwd=tmp_path)
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < (20 if arguments in TRIED else 2)
     assert done.returncode == 2, done
     assert done.stdout == ""
     assert done.stderr.startswith("lemmaformer: ") and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
