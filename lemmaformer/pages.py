@@ -10,9 +10,8 @@ from analyzer.theorems import THEOREMS
 from lemmaformer.results import Demo, Plain, Shown
 
 if TYPE_CHECKING:
-    from constructions.broken import Change
-
     from analyzer.adaptive import AdaptiveMemory
+    from constructions.broken import Change
     from lemmaformer.network import Network
     from verify.certificate import Certificate
 
