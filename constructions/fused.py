@@ -235,17 +235,20 @@ def linear_map(ffn: FeedForward) -> np.ndarray | None:
     return total
 
 
-def stream_kernels(network: Transformer, length: int) -> list[list[arb_poly]]:
+def stream_kernels(network: Transformer, length: int, extra: int = 0) -> list[list[arb_poly]]:
     """For every coordinate of the stream before the last feed-forward network and every input coordinate the kernel's first values, as a
-    polynomial; for dp-free layers with linear maps between them and no constants."""
+    polynomial; for dp-free layers with linear maps between them and no constants. `extra` bits are carried where layers multiply what
+    is left of weights that cancelled."""
     if any(b != 0 for b in to_exact(network.bias)):
         raise InputError("kernels of several layers need a network without embedding bias")
     identity = exact_array(np.eye(network.embedding.shape[0], dtype=int).tolist())
-    stream = [[arb_poly([arb(v)]) for v in row] for row in to_exact(network.embedding)]
+    embedding, stream = to_exact(network.embedding), list[list[arb_poly]]()
     for index, layer in enumerate(network.layers):
         attention = layer.attention
         fused = fuse_layer(attention, identity[:, :1], zeros(len(identity)))
-        with working_precision(fused.bits + 2 * GUARD):
+        with working_precision(fused.bits + 2 * GUARD + extra):
+            if index == 0:  # here, as residual weights are as large as those of the heads that cancel them
+                stream = [[arb_poly([arb(v)]) for v in row] for row in embedding]
             stream = _attended(attention, fused, stream, length)
             if index < len(network.layers) - 1:
                 matrix = linear_map(layer.feedforward)
@@ -285,13 +288,29 @@ def _cut(polynomial: arb_poly, length: int) -> arb_poly:
 
 def _deep_table(network: Transformer, length: int) -> np.ndarray:
     """Kernels (D, d, S) of a deep network in float64, S ≤ length: cut where the last quarter adds up to less than the last bit of 1."""
-    count = min(length, 256)
+    count, extra = min(length, 256), 0
     while True:
-        columns = [[_padded(p, count) for p in row] for row in stream_kernels(network, count)]
+        kernels = stream_kernels(network, count, extra)
+        if _blurred(kernels):
+            if extra > MAX_EXTRA:
+                raise Refusal(f"the weights of these {len(network.layers)} layers cancel to less than {MAX_EXTRA} bits can show")
+            extra = 2 * extra + GUARD
+            continue
+        columns = [[_padded(p, count) for p in row] for row in kernels]
         table = np.array(columns)
         if count == length or np.abs(table[..., -(count // 4) :]).sum(axis=-1).max() < 2.0**-60:
             return table
         count = min(length, 2 * count)
+
+
+def _blurred(kernels: list[list[arb_poly]]) -> bool:
+    """Whether some value is not known to the last bit of a number of its size, or of 1."""
+    values = (v for row in kernels for polynomial in row for v in polynomial.coeffs())
+    return not all(v.rad() <= arb(2) ** -60 * (1 + abs(v).mid()) for v in values)
+
+
+MAX_EXTRA = 1 << 15
+"""Bits beyond which values are given up: a hundred layers that lose three hundred bits each."""
 
 
 def _padded(polynomial: arb_poly, length: int) -> list[float]:

@@ -118,7 +118,7 @@ def bound(theorem: str, target: "Target | None" = None, options: Options | None 
         raise InputError(f"{theorem} has no bound to evaluate{where}")
     if target is not None and target.kind != chosen.target:
         raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
-    if target is None and chosen.target != "adaptive":
+    if target is None and chosen.needs_target:
         raise InputError(f"{theorem} needs a target of kind {chosen.target}")
     read = chosen.bound_options.read(keywords, f" of {theorem}") if options is None else chosen.bound_options.of(options, keywords)
     return chosen.bound(target, read)

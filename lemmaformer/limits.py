@@ -142,13 +142,14 @@ def coupling(target: "Target", options: CouplingLimits | None = None, **keywords
     >>> lf.limits.coupling(lf.coupling("u*v"), rank=1).ranks[0]["rank"]
     1
     """
+    from analyzer.couplings import CouplingTarget
+    from analyzer.targets import target_of_kind
     from verify.coupling_limits import coupling_limits
 
     chosen = CouplingLimits.of(options, keywords)
-    if target.kind != "coupling":
-        raise InputError(f"limits of couplings are about coupling targets, this one is {target.kind}")
+    coupled = target_of_kind(target.describe(), "the target", CouplingTarget)
     with working("decomposing"):
-        return CouplingLimit(coupling_limits(cast(Any, target), chosen.rank, chosen.alpha))
+        return CouplingLimit(coupling_limits(coupled, chosen.rank, chosen.alpha))
 
 
 def rnn(

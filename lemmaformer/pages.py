@@ -75,12 +75,10 @@ def wrapped(text: str) -> tuple[str, ...]:
 
 def adaptive_target(path: Path) -> "AdaptiveMemory":
     """A target that must be of the adaptive kind."""
-    from lemmaformer.api import load_target
+    from analyzer.adaptive import AdaptiveMemory
+    from analyzer.targets import read_toml, target_of_kind
 
-    target = load_target(path)
-    if target.kind != "adaptive":
-        raise InputError(f"{path} holds a target of kind {target.kind}, one of kind adaptive is needed here")
-    return cast("AdaptiveMemory", target)
+    return target_of_kind(read_toml(path), str(path), AdaptiveMemory)
 
 
 def memories(path: Path, as_dot: bool) -> Shown:

@@ -55,6 +55,8 @@ class Theorem:
     """The kind of targets that it speaks of."""
     options: type[Options] | None = None
     bound_options: type[Options] | None = None
+    needs_target: bool = True
+    """Whether its bound speaks of a target, or can do with sizes among the options."""
     bound: "Callable[[Any, Any], Bound] | None" = None
     formulas: Mapping[str, str] = field(default_factory=dict)
     """The statement in one line, by relative positions."""

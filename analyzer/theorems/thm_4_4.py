@@ -349,6 +349,7 @@ def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], sh
         target="adaptive",
         options=Adaptive,
         bound_options=AdaptiveBound,
+        needs_target=False,
         bound=lambda target, options: bound(id, target, options),
         build="constructions.thm_4_4:build",
         verify="verify.thm_4_4:verify",

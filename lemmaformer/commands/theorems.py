@@ -66,7 +66,7 @@ def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
     import lemmaformer as lf
 
     theorem = lf.theorems[theorem_id]
-    if theorem.target == "adaptive" and keywords.get("lags") is not None:
+    if not theorem.needs_target and keywords.get("lags") is not None:
         lags = keywords.pop("lags")
         return lf.bound(theorem_id, target_of(keywords, optional=True), **given(keywords), lags=lags)
     if theorem.bound is None:
