@@ -492,7 +492,7 @@ def test_chains_of_shifts(run: Run, tmp_path: Path) -> None:
     target.write_text('kind = "fixed"\nlags = [9]\nalphabet = [-1, 0, 0.5]\n')
     arguments = ["--target", target, "--depth", "auto", "--restore", "--dtype", "float64", "--out", out, "--force", "--json"]
     assert run("build", "fixed", *arguments).json["certified"] == 0
-    assert "add --depth auto" in run("build", "fixed", "--target", target, "--out", out).err
+    assert "set restore and a depth" in run("build", "fixed", "--target", target, "--out", tmp_path / "other").err
 
 
 def test_chains_whose_card_or_weights_lie(run: Run, tmp_path: Path) -> None:
@@ -607,7 +607,7 @@ def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("1 2 3")
     assert "is not an .npy file" in run("spectrum", tmp_path / "w", "--input", tmp_path / "t.txt").err
     assert run("spectrum", tmp_path / "w", "--input", tmp_path / "x.npy").err.endswith("x.npy: No such file or directory\n")
-    assert "--filter takes decimals" in run("limits", "rnn", "--kernel", "exp(-s)", "--filter", "1/3,1/3").err
+    assert "filter takes decimals" in run("limits", "rnn", "--kernel", "exp(-s)", "--filter", "1/3,1/3").err
     assert "is a limit" in run("bound", "jl-6").err
 
 
