@@ -48,7 +48,7 @@ def common_target(networks: "Sequence[Network]", names: Sequence[str]) -> Target
     """The one target that all networks with a target have."""
     named = [(name, network.target) for name, network in zip(names, networks, strict=True) if network.target is not None]
     if not named:
-        raise InputError("none of these networks names a target; give one")
+        raise InputError("none of these networks names a target; give a target")
     first = named[0][1]
     for name, target in named[1:]:
         if target.describe() != first.describe():

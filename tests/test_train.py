@@ -179,12 +179,12 @@ def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: 
     """At the end the bundle could not be written, and the run would be lost."""
     out = tmp_path / "net"
     same = run(*TABLE, "--out", out, "--checkpoint", tmp_path / "." / "net")
-    assert same.code == 2 and "outside --out" in same.err and not out.exists()
+    assert same.code == 2 and "outside it" in same.err and not out.exists()
     assert run("train", "--lags", "1", "--heads", "1", "--steps", "40", "--out", out).code == 0
     inside = run(*TABLE, "--out", out, "--force", "--checkpoint", out / "run.ckpt")
-    assert inside.code == 2 and "outside --out" in inside.err and not (out / "run.ckpt").exists()
+    assert inside.code == 2 and "outside it" in inside.err and not (out / "run.ckpt").exists()
     structure = run("train", "--start", out, "--heads", "1", "--steps", "40", "--out", tmp_path / "more")
-    assert structure.code == 2 and "--heads does not go with --start" in structure.err
+    assert structure.code == 2 and "heads does not go with a start" in structure.err
 
 
 def test_letters_count_as_given_in_the_network_s_type() -> None:
