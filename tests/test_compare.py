@@ -327,7 +327,7 @@ def test_outputs_in_balls_are_those_of_the_network(rpe: str, window: str) -> Non
     network = random_network(rng, [rpe] * 2, window=window, dim=2, bias=False)
     tokens = rng.uniform(-1, 1, (7, 2))
     for count in (3, 7):
-        ball = dp_free.output_at(network, tokens[:count])
+        ball = dp_free.output_at(network, FixedMemory((1,)), tokens, count - 1)
         assert float(ball.rad()) < 1e-30 and float(ball.mid()) == pytest.approx(forward(network, tokens[:count])[-1], abs=1e-12)
 
 
