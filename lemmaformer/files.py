@@ -32,13 +32,16 @@ def numbers(source: Path) -> np.ndarray:
 
 def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs."""
+    from analyzer.targets import target_from_dict
     from constructions.card import read_files
     from constructions.places import check_place, write_file
 
     files = read_files(folder)
     tokens = numbers(source)
     check_place(destination, overwrite=overwrite)
-    if tokens.max() > 1 or tokens.min() < -1:
+    if files.card.get("target") is not None:  # refused before JAX is loaded
+        target_from_dict(files.card["target"], "card.json").check_domain(tokens, str(source))
+    elif tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
     from constructions.bundle import load
     from lemmaformer.network import network_of
