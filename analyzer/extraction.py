@@ -42,17 +42,31 @@ from analyzer.families import LayerRpe, Rpe
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")
 
-SIGMA: dict[str, sympy.Expr] = {
-    "lin": sympy.exp(-alpha * T) - sympy.exp(-alpha * (T + 1)),
-    "log": T**-alpha - (T + 1) ** -alpha,
-}
-_HEIGHT: dict[str, sympy.Expr] = {
-    "lin": sympy.exp(1 + gamma * T) / (1 - sympy.exp(-gamma)),
-    "log": sympy.E * T ** (1 + gamma) * sympy.zeta(1 + gamma),
-}
-EXTRACTION: dict[str, sympy.Expr] = {
-    rpe: 4 * B(n) * _HEIGHT[rpe] / (sympy.pi * n * (2 * SIGMA[rpe]) ** n * (H - 1 - n) ** n) for rpe in ("lin", "log")
-}
+
+class _Formulas(dict[str, sympy.Expr]):
+    """A formula per type of relative positions, made when it is asked for: sympy takes its time over special functions."""
+
+    def __init__(self, make: Callable[[str], sympy.Expr]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, rpe: str) -> sympy.Expr:
+        self[rpe] = formula = self.make(rpe)
+        return formula
+
+
+def _sigma(rpe: str) -> sympy.Expr:
+    return sympy.exp(-alpha * T) - sympy.exp(-alpha * (T + 1)) if rpe == "lin" else T**-alpha - (T + 1) ** -alpha
+
+
+def _extraction(rpe: str) -> sympy.Expr:
+    lin = rpe == "lin"
+    height = sympy.exp(1 + gamma * T) / (1 - sympy.exp(-gamma)) if lin else sympy.E * T ** (1 + gamma) * sympy.zeta(1 + gamma)
+    return 4 * B(n) * height / (sympy.pi * n * (2 * SIGMA[rpe]) ** n * (H - 1 - n) ** n)
+
+
+SIGMA = _Formulas(_sigma)
+EXTRACTION = _Formulas(_extraction)
 """(3.1) and (3.2)."""
 
 z = sympy.Function("z")

@@ -144,5 +144,5 @@ def test_absurd_protocols_are_refused() -> None:
 @pytest.mark.parametrize("table", ["jl-table-2", "jl-table-3"])
 def test_help_names_the_defaults(run: Callable[..., Any], table: str) -> None:
     said = " ".join(run("experiment", table, "--help").out.split())
-    for name in ("steps", "seeds"):
-        assert f"[default: {getattr(jl_tables.DEFAULT, name)}; {getattr(jl_tables.FULL, name)} with --full]" in said
+    default, full = jl_tables.DEFAULT, jl_tables.FULL
+    assert f"[default: {default.seeds} seeds, {default.steps} steps; full: {full.seeds} and {full.steps}]" in said

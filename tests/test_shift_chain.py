@@ -189,7 +189,7 @@ def test_float_chains(target: FixedMemory, options: dict[str, Any]) -> None:
 def test_plans_cost_what_is_certified(kind: str, lags: tuple[int, ...], dtype: str, error: float) -> None:
     """The planner's prices are those of the certificate: never below it, and not far above."""
     target = FixedMemory(lags, formula=f"m{len(lags)}")
-    planned = _planned(target, kind, None, None, dtype, error)
+    planned = _planned(target, kind, None, None, dtype, error, 1.0)
     built = build(target, bank=kind, dtype=dtype, error=error)
     certificate = verify(built.network, target, kind, "spline")
     assert certificate.verdict is Verdict.HOLDS and tuple(shift for shift, _ in planned) == built.shifts

@@ -158,15 +158,15 @@ def test_the_command_is_the_library(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--seed", "9" * 23), "the seed is 999"),
-        (("--seed", "-1"), "the seed is -1"),
-        (("--rate", "nan"), "the rate is nan"),
-        (("--weight-decay", "nan"), "the weight decay is nan"),
-        (("--weight-decay", "inf"), "the weight decay is inf"),
-        (("--batch", "0"), "the batch is 0"),
-        (("--model-dim", "0"), "model dim is 0"),
-        (("--rpe", "table", "--reach", "0"), "needs a reach"),
-        (("--attention", "dp", "--key-dim", "0"), "--key-dim is 0"),
+        (("--seed", "9" * 23), "seed 999"),
+        (("--seed", "-1"), "seed -1 is out of range"),
+        (("--rate", "nan"), "rate is nan"),
+        (("--weight-decay", "nan"), "weight_decay is nan"),
+        (("--weight-decay", "inf"), "weight_decay is inf"),
+        (("--batch", "0"), "batch 0 is out of range"),
+        (("--model-dim", "0"), "model_dim 0 is out of range"),
+        (("--rpe", "table", "--reach", "0"), "reach 0 is out of range"),
+        (("--attention", "dp", "--key-dim", "0"), "key_dim is 0"),
     ],
 )
 def test_numbers_no_training_has_are_refused_by_name(run: Run, tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
