@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import cli
 from analyzer.errors import InputError
 from constructions.learning import initial, outputs
 from constructions.precision import with_x64
+from lemmaformer.experiments import WE
 from verify.experiments import we
 from verify.experiments.we import DEFAULT, FULL, Arm, Claim, Experiment, Protocol, Row, Rule, Task
 from verify.report import show_we
@@ -173,11 +173,11 @@ def test_the_report_shows_every_row(sums: Experiment, monkeypatch: pytest.Monkey
 
 
 def test_help_names_the_defaults(run: Callable[..., Any]) -> None:
-    assert set(cli._WE) == set(we.PLANS) == set(DEFAULT) == set(FULL)
+    assert set(WE) == set(we.PLANS) == set(DEFAULT) == set(FULL)
     for name, protocol in DEFAULT.items():
         said = " ".join(run("experiment", name, "--help").out.split())
-        assert f"[default: {protocol.steps}; {FULL[name].steps} with --full]" in said
-        assert f"[default: {protocol.seeds}; {FULL[name].seeds} with --full]" in said
+        more = FULL[name]
+        assert f"[default: {protocol.seeds} seeds, {protocol.steps} steps; full: {more.seeds} and {more.steps}]" in said
 
 
 def test_absurd_protocols_are_refused() -> None:

@@ -21,7 +21,10 @@ def experiment() -> None:
 @options_of(FullSeeds)
 @answers
 def jl_table_2(**keywords: Any) -> Answer:
-    """Jiang & Li, Table 2: an RNN minds the order of tokens, a Transformer minds filters.  [default: 3 seeds, 6000 steps; full: 5 and 30000]"""
+    """Jiang & Li, Table 2: an RNN minds the order of tokens, a Transformer minds filters.
+
+    [default: 3 seeds, 6000 steps; full: 5 and 30000]
+    """
     import lemmaformer as lf
 
     return lf.experiments.jl_table(2, **given(keywords))
