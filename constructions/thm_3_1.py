@@ -23,7 +23,7 @@ from analyzer.families import Fixed, Kernel
 from analyzer.kernels import l1_norm
 from analyzer.target import LayerTarget
 from analyzer.targets import FixedMemory
-from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check_layer, check_sizes, deeper, exactly
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check, deeper, exactly
 from constructions import banks as bank_of
 from constructions import fast, feedforward
 from constructions.balanced import MAX_WORK, balanced_bank, fitted_error, weight_sums, work
@@ -48,8 +48,7 @@ def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, 
 def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
     options = Fixed.of(options, keywords)
-    check_layer(target, options.rpe, options.bank, options.heads, options.dtype, options.error)
-    check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width)
+    check(target, options)
     budget = DEFAULT_ERROR if options.error is None else options.error
     curved = bool(target.readout.ridges)
     cap = min(1.0, budget)

@@ -150,11 +150,13 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     >>> net.theorem, net.sizes["heads"]
     ('thm-3.1', 5)
     """
+    chosen, read = THEOREMS.choose(target, keywords, options) if theorem is None else _named(theorem, target, options, keywords)
+    if chosen.check is not None:
+        chosen.check(target, read)
     from lemmaformer.network import Network
     from verify.bundles import card_of
     from verify.ways_out import check, explained
 
-    chosen, read = THEOREMS.choose(target, keywords, options) if theorem is None else _named(theorem, target, options, keywords)
     with working("building and certifying"):
         try:
             built = chosen.built_by()(target, read)
@@ -168,7 +170,8 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
 def _named(theorem: str, target: "Target", options: Options | None, keywords: "dict[str, OptionValue]") -> tuple[Theorem, Options]:
     """A theorem that was asked for by its id, and its options."""
     chosen = THEOREMS[theorem]
-    chosen.built_by()
+    if chosen.build is None:
+        chosen.built_by()
     if chosen.target != target.kind:
         raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
     assert chosen.options is not None  # theorems that build have options

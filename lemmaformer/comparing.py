@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError
 from analyzer.target import Target
+from analyzer.targets import target_from_dict
+from constructions.card import Files, read_files
 from lemmaformer.api import load, stepping
 from lemmaformer.options import MAX_COMPARED, MAX_COMPARED_LENGTH, MAX_TOKENS, Compare
 from lemmaformer.results import Comparison
@@ -19,8 +21,9 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
     if not 2 <= len(given) <= MAX_COMPARED:
         raise InputError(f"{len(given)} network{'' if len(given) == 1 else 's'} to compare; give 2 to {MAX_COMPARED}")
     places = [Path(one) if isinstance(one, str | Path) else None for one in given]
-    networks = [load(one) if isinstance(one, str | Path) else one for one in given]
-    common = common_target(networks, names_of(places)) if target is None else target
+    files = [None if place is None else read_files(place) for place in places]  # all of them, before JAX is loaded for the first
+    targets = [_target_of(one, found) for one, found in zip(given, files, strict=True)]
+    common = common_target(targets, names_of(places)) if target is None else target
     if options.tokens is not None and (common.alphabet is not None or common.length is not None):
         raise InputError("tokens is for targets without an alphabet, whose tokens lie in [-1, 1]")
     first = common.settled
@@ -28,6 +31,7 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
         raise InputError(f"this coupling has sequences of {common.length} tokens, not {options.length}")
     if not first < (options.length or MAX_COMPARED_LENGTH):
         raise InputError(f"the target looks {first} tokens back; length must be larger, and is {MAX_COMPARED_LENGTH} at most")
+    networks = [load(one) if isinstance(one, str | Path) else one for one in given]
     for name, network in zip(names_of(places), networks, strict=True):
         if network.transformer.dim != common.dim:
             raise InputError(f"{name} reads tokens of dimension {network.transformer.dim}, the target has {common.dim}")
@@ -44,9 +48,17 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
         return Comparison(compare(columns, common, protocol, step))
 
 
-def common_target(networks: "Sequence[Network]", names: Sequence[str]) -> Target:
+def _target_of(one: "Network | str | Path", files: Files | None) -> Target | None:
+    """The target of a network, or the one that a bundle's card names."""
+    if files is None:
+        return None if isinstance(one, str | Path) else one.target
+    data = files.card.get("target")
+    return None if data is None else target_from_dict(data, f"{files.path}/card.json")
+
+
+def common_target(targets: Sequence[Target | None], names: Sequence[str]) -> Target:
     """The one target that all networks with a target have."""
-    named = [(name, network.target) for name, network in zip(names, networks, strict=True) if network.target is not None]
+    named = [(name, target) for name, target in zip(names, targets, strict=True) if target is not None]
     if not named:
         raise InputError("none of these networks names a target; give a target")
     first = named[0][1]

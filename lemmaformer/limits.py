@@ -35,6 +35,7 @@ def lag(
     >>> found.min_heads, found.lower <= found.upper
     (1, True)
     """
+    chosen = LagLimits.of(options, keywords)
     from flint import fmpq
 
     from analyzer.theorems.lag_law import lag_law
@@ -42,7 +43,6 @@ def lag(
     from verify import certificate_files
     from verify.limits import check_lag, describe_pair, lag_limit
 
-    chosen = LagLimits.of(options, keywords)
     if isinstance(lag, bool) or not isinstance(lag, int):
         raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
     check_lag(lag)
@@ -119,11 +119,11 @@ def kernel(
     >>> 0 < found.lower <= found.upper
     True
     """
+    chosen = KernelLimits.of(options, keywords)
     from constructions.places import check_place
     from verify import certificate_files
     from verify.kernel_limits import kernel_certificate, kernel_limits
 
-    chosen = KernelLimits.of(options, keywords)
     if certificate is not None:
         check_place(Path(certificate), overwrite=overwrite)
     with working("fitting and bounding"):
@@ -183,13 +183,13 @@ def slopes(
     >>> lf.limits.slopes("alibi:4", longest=2).resolved
     []
     """
+    chosen = SlopesLimits.of(options, keywords)
     from flint import fmpq
 
     from constructions.places import check_place
     from verify import certificate_files
     from verify.limits import MAX_AUDITED, audit, slopes_of
 
-    chosen = SlopesLimits.of(options, keywords)
     heads = slopes_of(slopes, chosen.rpe)
     longest = min(len(heads) + 2, MAX_AUDITED) if chosen.longest is None else chosen.longest
     if certificate is not None:

@@ -64,6 +64,8 @@ class Theorem:
     lemmas: "Callable[[Any, str, str, Any], nx.DiGraph] | None" = None
     """The proof as a graph, for (rpe, bank, ffn, lags)."""
     citation: Callable[[str, str], str] | None = None
+    check: Callable[[Any, Any], None] | None = None
+    """Refuses what cannot work before anything is built, or JAX is loaded."""
     build: Pointer | None = None
     verify: Pointer | None = None
     applies: Callable[[Any, Any], bool] = lambda target, options: True

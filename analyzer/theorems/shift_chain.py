@@ -246,6 +246,7 @@ THEOREM = Theorem(
     expression=expression,
     lemmas=proof_graph,
     citation=citation,
+    check=check_options,
     build="constructions.shift_chain:build",
     verify="verify.shift_chain:verify",
     applies=lambda target, options: options.depth is not None,

@@ -325,6 +325,12 @@ def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | 
     return Choices(ID, tuple(rows), error)
 
 
+def check(target: FixedMemory, options: Fixed) -> None:
+    """Refuse what one layer cannot be, before anything is built."""
+    check_layer(target, options.rpe, options.bank, options.heads, options.dtype, options.error)
+    check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width)
+
+
 THEOREM = Theorem(
     id=ID,
     title=TITLE,
@@ -337,6 +343,7 @@ THEOREM = Theorem(
     expression=expression,
     lemmas=proof_graph,
     citation=citation,
+    check=check,
     build="constructions.thm_3_1:build",
     verify="verify.thm_3_1:verify",
     applies=lambda target, options: options.depth is None,

@@ -340,6 +340,12 @@ PAIR = {**POINTER, "readout": "m1 + m2", "memory": [*POINTER["memory"], {"name":
 """Small targets: one lag, two nested lags, two lags side by side."""
 
 
+def check(target: AdaptiveMemory, options: Adaptive) -> None:
+    """Refuse what cannot work, before anything is built."""
+    check_options(target, options)
+    check_sizes(target, options)
+
+
 def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], shelf: float, **symbolic: Any) -> Theorem:
     """One of the four results that share construction and certificate."""
     return Theorem(
@@ -351,6 +357,7 @@ def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], sh
         bound_options=AdaptiveBound,
         needs_target=False,
         bound=lambda target, options: bound(id, target, options),
+        check=check,
         build="constructions.thm_4_4:build",
         verify="verify.thm_4_4:verify",
         applies=lambda target, options: theorem_of(target, options.attention, options.deep) == id,

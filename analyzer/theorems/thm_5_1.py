@@ -387,6 +387,7 @@ THEOREM = Theorem(
     expression=expression,
     lemmas=proof_graph,
     citation=citation,
+    check=lambda target, options: check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width),
     build="constructions.thm_5_1:build",
     verify="verify.thm_5_1:verify",
     cases=(
