@@ -3,9 +3,10 @@
     python benchmarks/training_speed.py [--threads 2] [--repeats 3] [--seconds 4] [--case NAME] [--cpu]
 
 needs the extra `torch`. Model, start, loss, batch sizes and optimiser (Adam, float32, a fresh uniform batch per step) are the same on both
-sides: before anything is timed the losses and all gradients at the start are compared on one batch. Ours is `constructions.training.fit`
-as `lemmaformer train` uses it, steps inside a scan; compilation is reported apart. PyTorch's side is eager: batched products, distances
-and masks precomputed, attention weights that do not depend on tokens computed once per step and not once per sequence, and the fused Adam.
+sides: before anything is timed the losses and all gradients at the start are compared on one batch. Ours is
+`constructions.training.loop.fit` as `lemmaformer train` uses it, steps inside a scan; compilation is reported apart. PyTorch's side is
+eager: batched products, distances and masks precomputed, attention weights that do not depend on tokens computed once per step and not once
+per sequence, and the fused Adam.
 
 Every measurement is a process of its own, so that thread pools do not meet, and sides alternate; medians count. Both are given the same
 number of threads. With --cpu processor time is counted, which other work on the machine changes less.
@@ -34,7 +35,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Case:
-    """A shape of `constructions.learning.Shape` and a recipe; the target is y_t = x_{t−lag}."""
+    """A shape of `constructions.training.trainable.Shape` and a recipe; the target is y_t = x_{t−lag}."""
 
     attention: str
     rpe: str
@@ -66,9 +67,9 @@ CASES = {
 
 def start_of(case: Case) -> Any:
     """The network at the start, and the target."""
-    from analyzer.targets import FixedMemory
-    from constructions.learning import initial
-    from constructions.recipes import Shape
+    from analyzer.targets.fixed import FixedMemory
+    from constructions.training.recipes import Shape
+    from constructions.training.trainable import initial
 
     kept = {name: value for name, value in asdict(case).items() if name not in ("length", "batch", "lag", "first")}
     shape = Shape(**kept, reach=case.length if case.rpe == "table" else 0)
@@ -79,9 +80,9 @@ def ours(case: Case, seconds: float, clock: Clock) -> dict[str, float]:
     """Median tokens per second over chunks of steps, and the seconds of compilation."""
     import jax.numpy as jnp
 
-    from constructions.learning import loss_of, optimiser, sampler, to_parameters
-    from constructions.recipes import Recipe
-    from constructions.training import Progress, fit
+    from constructions.training.loop import Progress, fit
+    from constructions.training.recipes import Recipe
+    from constructions.training.trainable import loss_of, optimiser, sampler, to_parameters
 
     network, target = start_of(case)
     recipe = Recipe(length=case.length, first=case.first, batch=case.batch, steps=1, rate=RATE)
@@ -206,8 +207,8 @@ def check(case: Case) -> dict[str, float]:
     import jax.numpy as jnp
     import torch
 
-    from constructions.learning import loss_of, to_parameters
-    from constructions.recipes import Recipe
+    from constructions.training.recipes import Recipe
+    from constructions.training.trainable import loss_of, to_parameters
 
     network, target = start_of(case)
     tokens = np.random.default_rng(SEED).uniform(-1, 1, (case.batch, case.length, 1)).astype(np.float32)

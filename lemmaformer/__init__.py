@@ -13,36 +13,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analyzer.bounds import Bound, Choices
     from analyzer.errors import InputError, LemmaformerError, Refusal
     from analyzer.families import Adaptive, AdaptiveBound, Coupling, CouplingBound, Fixed, FixedBound, Kernel, KernelBound
     from analyzer.options import Options, option
-    from analyzer.target import Target
-    from analyzer.theorems import THEOREMS as theorems
-    from analyzer.theorems.base import Case, Theorem
-    from constructions.construction import Construction
+    from analyzer.statements.bounds import Bound, Choices
+    from analyzer.statements.registry import THEOREMS as theorems
+    from analyzer.statements.theorem import Case, Theorem
+    from analyzer.targets.protocol import Target
+    from constructions.theorems.construction import Construction
     from lemmaformer import experiments, limits
     from lemmaformer.api import adaptive, bound, bounds, build, compare, coupling, fixed, kernel, load, load_target, train, verify
     from lemmaformer.network import Network
     from lemmaformer.options import Break, Compare, Train
     from lemmaformer.results import Comparison, Evaluation, Result
-    from verify.certificate import Certificate, Part, Verdict
+    from verify.chain.certificate import Certificate, Part, Verdict
 
 _HOMES = {
-    "analyzer.bounds": ("Bound", "Choices"),
+    "analyzer.statements.bounds": ("Bound", "Choices"),
     "analyzer.errors": ("InputError", "LemmaformerError", "Refusal"),
     "analyzer.families": ("Adaptive", "AdaptiveBound", "Coupling", "CouplingBound", "Fixed", "FixedBound", "Kernel", "KernelBound"),
     "analyzer.options": ("Options", "option"),
-    "analyzer.target": ("Target",),
-    "analyzer.theorems.base": ("Case", "Theorem"),
-    "constructions.construction": ("Construction",),
+    "analyzer.targets.protocol": ("Target",),
+    "analyzer.statements.theorem": ("Case", "Theorem"),
+    "constructions.theorems.construction": ("Construction",),
     "lemmaformer.api": (
         "adaptive", "bound", "bounds", "build", "compare", "coupling", "fixed", "kernel", "load", "load_target", "train", "verify",
     ),
     "lemmaformer.network": ("Network",),
     "lemmaformer.options": ("Break", "Compare", "Train"),
     "lemmaformer.results": ("Comparison", "Evaluation", "Result"),
-    "verify.certificate": ("Certificate", "Part", "Verdict"),
+    "verify.chain.certificate": ("Certificate", "Part", "Verdict"),
 }  # fmt: skip
 """Where every public name lives."""
 _PLACES = {name: home for home, names in _HOMES.items() for name in names}
@@ -57,7 +57,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "theorems":
-        return import_module("analyzer.theorems").THEOREMS
+        return import_module("analyzer.statements.registry").THEOREMS
     if name in ("experiments", "limits"):
         return import_module(f"lemmaformer.{name}")
     if name not in _PLACES:

@@ -7,20 +7,20 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from analyzer.bounds import Bound, Choices
 from analyzer.errors import InputError, OptionValue, Refusal
 from analyzer.options import Options
-from analyzer.theorems import THEOREMS
-from analyzer.theorems.base import Theorem
+from analyzer.statements.bounds import Bound, Choices
+from analyzer.statements.registry import THEOREMS
+from analyzer.statements.theorem import Theorem
 
 if TYPE_CHECKING:
     from flint import fmpq
 
-    from analyzer.target import Target
+    from analyzer.targets.protocol import Target
     from lemmaformer.network import Network
     from lemmaformer.options import Compare, Train
     from lemmaformer.results import Checked, Comparison
-    from verify.certificate import Certificate
+    from verify.chain.certificate import Certificate
 
 PROGRESS: ContextVar[bool] = ContextVar("progress", default=False)
 """Whether long work shows what it does on a terminal: the command line wants it, a library is silent."""
@@ -35,8 +35,8 @@ def fixed(
     >>> lf.fixed(lags=(2, 5), readout="x0 + m1*m2").description
     'fixed(2, 5)'
     """
-    from analyzer.exact import number_of
-    from analyzer.targets import FixedMemory
+    from analyzer.numbers.exact import number_of
+    from analyzer.targets.fixed import FixedMemory
 
     letters = None if alphabet is None else tuple(number_of(letter, "alphabet") for letter in alphabet)
     return FixedMemory((lags,) if isinstance(lags, int) else tuple(lags), dim, readout, letters)
@@ -52,7 +52,7 @@ def adaptive(
     >>> lf.adaptive([-1, 1], {"m1": [1, 2], "m2": ([2, 1], "m1")}, readout="m1*m2").description
     'adaptive(m1, m2)'
     """
-    from analyzer.targets import target_from_dict
+    from analyzer.targets.fixed import target_from_dict
 
     tokens = [list(token) if isinstance(token, list | tuple) else [token] for token in alphabet]
     entries: list[dict[str, object]] = []
@@ -71,7 +71,7 @@ def kernel(kernels: str | Sequence[str], *, readout: str | None = None, dim: int
     >>> lf.kernel("exp(-s/5)").description
     'kernel(exp(-s/5))'
     """
-    from analyzer.targets import KernelMemory
+    from analyzer.targets.fixed import KernelMemory
 
     return KernelMemory((kernels,) if isinstance(kernels, str) else tuple(kernels), dim, readout)
 
@@ -83,7 +83,7 @@ def coupling(rho: str, *, f: str = "x", F: str = "y", length: int = 16) -> "Targ
     >>> lf.coupling("-4*(u-v)**2").length
     16
     """
-    from analyzer.targets import target_from_dict
+    from analyzer.targets.fixed import target_from_dict
 
     return target_from_dict({"kind": "coupling", "rho": rho, "f": f, "F": F, "length": length}, "coupling")
 
@@ -97,7 +97,7 @@ def load_target(path: str | Path) -> "Target":
     >>> lf.load_target("t.toml").description
     'fixed(2, 5)'
     """
-    from analyzer.targets import read_toml, target_from_dict
+    from analyzer.targets.fixed import read_toml, target_from_dict
 
     return target_from_dict(read_toml(Path(path)), str(path))
 
@@ -154,8 +154,8 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     if chosen.check is not None:
         chosen.check(target, read)
     from lemmaformer.network import Network
-    from verify.bundles import card_of
-    from verify.ways_out import check, explained
+    from verify.bundles.claims import card_of
+    from verify.bundles.ways_out import check, explained
 
     with working("building and certifying"):
         try:
@@ -193,15 +193,15 @@ def verify(what: "str | Path | Network", target: "Target | None" = None) -> "Cer
     with working("certifying"):
         if target is None or (net.target is not None and net.target.describe() == target.describe()):
             return net.verify()
-        from verify.learnt import verify_learnt
+        from verify.theorems.no_theorem import verify_learnt
 
         return verify_learnt(net.transformer, target)
 
 
 def _recheck(path: Path) -> "Checked":
     from lemmaformer.results import Checked
-    from verify.certificate_files import check, read_json
-    from verify.kernel_limits import FORMAT, check_kernel_certificate
+    from verify.limits.certificate_files import check, read_json
+    from verify.limits.hankel import FORMAT, check_kernel_certificate
 
     start = time.perf_counter()
     data = read_json(path)
@@ -218,10 +218,10 @@ def load(path: str | Path) -> "Network":
     >>> lf.load("net")
     <thm-3.1 fixed(2): 1 layer, 2 heads, exact, certified 0.01>
     """
-    from constructions.card import read_files
+    from constructions.files.card import read_files
 
     files = read_files(Path(path))
-    from constructions.bundle import load as load_bundle
+    from constructions.files.bundle import load as load_bundle
     from lemmaformer.network import network_of
 
     return network_of(load_bundle(files))
@@ -267,7 +267,7 @@ def compare(
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """A spinner, if somebody wants to see one."""
-    from verify.report import progress
+    from verify.report.tables import progress
 
     with progress(message, not PROGRESS.get()):
         yield
@@ -276,7 +276,7 @@ def working(message: str) -> Iterator[None]:
 @contextmanager
 def stepping(message: str) -> Iterator[Callable[[str], None]]:
     """A spinner that says what is being worked on, if somebody wants to see one."""
-    from verify.report import steps
+    from verify.report.tables import steps
 
     with steps(message, not PROGRESS.get()) as step:
         yield step

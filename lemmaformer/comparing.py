@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError
-from analyzer.target import Target
-from analyzer.targets import target_from_dict
-from constructions.card import Files, read_files
+from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.protocol import Target
+from constructions.files.card import Files, read_files
 from lemmaformer.api import load, stepping
 from lemmaformer.options import MAX_COMPARED, MAX_COMPARED_LENGTH, MAX_TOKENS, Compare
 from lemmaformer.results import Comparison
@@ -35,7 +35,7 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
     for name, network in zip(names_of(places), networks, strict=True):
         if network.transformer.dim != common.dim:
             raise InputError(f"{name} reads tokens of dimension {network.transformer.dim}, the target has {common.dim}")
-    from verify.compare import Protocol, compare, derived_length
+    from verify.compare.side_by_side import Protocol, compare, derived_length
 
     derived = derived_length(common, [network.transformer for network in networks])
     count = options.length or min(MAX_COMPARED_LENGTH, derived)

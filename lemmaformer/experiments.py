@@ -30,7 +30,7 @@ WE: dict[str, tuple[str, int, int]] = {
 def jl_table(table: Literal[2, 3], options: FullSeeds | None = None, **keywords: OptionValue) -> JlTable:
     """Jiang & Li, Table 2 (order and filters) or 3 (a memory without structure)."""
     from verify.experiments import jl_tables
-    from verify.report import training
+    from verify.report.tables import training
 
     if table not in (2, 3):
         raise InputError(f"table is {table!r}; choose from 2, 3")
@@ -52,12 +52,12 @@ def jl_fig_5(options: Fig5 | None = None, **keywords: OptionValue) -> JlFigure5:
 
 def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure1:
     """Jiang & Li, Figure 1, on scikit-learn's digits: training error of a vision Transformer against its head dimension m_h."""
-    from constructions.digits import digits
+    from constructions.training.digits import digits
 
     chosen = Digits.of(options, keywords)
     images, labels = digits()
     from verify.experiments.jl_digits import run
-    from verify.report import training
+    from verify.report.tables import training
 
     start = time.perf_counter()
     with training(not PROGRESS.get()) as report:
@@ -68,7 +68,7 @@ def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure
 def horizon(options: HorizonRuns | None = None, **keywords: OptionValue) -> HorizonExperiment:
     """Do trained float32 networks ever beat the certified optimum for a lag, and where do they stop learning it?"""
     from verify.experiments.horizon import Protocol, run
-    from verify.report import training
+    from verify.report.tables import training
 
     chosen = HorizonRuns.of(options, keywords)
     with training(not PROGRESS.get()) as report:
@@ -81,7 +81,7 @@ def we(name: str, options: WeSeeds | None = None, **keywords: OptionValue) -> We
         raise InputError(f"experiment is {name[:40]!r}; choose from {', '.join(WE)}")
     chosen = WeSeeds.of(options, keywords)
     from verify.experiments import we as experiments
-    from verify.report import training
+    from verify.report.tables import training
 
     protocol = (experiments.FULL if chosen.full else experiments.DEFAULT)[name]
     protocol = replace(protocol, seeds=chosen.seeds or protocol.seeds, steps=chosen.steps or protocol.steps, seed=chosen.seed)
@@ -96,7 +96,7 @@ def we_lm(text: str | Path, options: Language | None = None, **keywords: OptionV
     chosen = Language.of(options, keywords)
     corpus = read_corpus(Path(text), chosen.length)
     from verify.experiments.we_lm import run
-    from verify.report import training
+    from verify.report.tables import training
 
     with training(not PROGRESS.get()) as report:
         return WeLanguage(run(corpus, chosen.length, chosen.steps, chosen.seeds, report))
@@ -104,7 +104,7 @@ def we_lm(text: str | Path, options: Language | None = None, **keywords: OptionV
 
 def arms(network: "Network", out: str | Path, options: Arms | None = None, **keywords: OptionValue) -> ArmsResult:
     """A constructed network, one of its structure trained from random weights, and one trained from its own; bundles go to `out`."""
-    from constructions.card import check_new_folder, new_folder
+    from constructions.files.card import check_new_folder, new_folder
     from lemmaformer.training import recipe_of
 
     chosen = Arms.of(options, keywords)
@@ -117,10 +117,10 @@ def arms(network: "Network", out: str | Path, options: Arms | None = None, **key
     check_new_folder(Path(out))
     if chosen.supervise and target.as_memory_target is None:
         raise InputError("supervise is for memories; a coupling has none")
-    from constructions.bundle import write
-    from verify.bundles import citation_of
+    from constructions.files.bundle import write
+    from verify.bundles.claims import citation_of
     from verify.experiments.arms import compared, train_arms
-    from verify.report import training
+    from verify.report.tables import training
 
     rates: dict[str, Any] = {"continued_rate": chosen.continued_rate, "supervise": chosen.supervise}
     with training(not PROGRESS.get()) as report:

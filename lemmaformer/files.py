@@ -12,7 +12,7 @@ from lemmaformer.options import MAX_TOKENS, Spectrum
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
 
 if TYPE_CHECKING:
-    from verify.spectrum import HeadSpectrum
+    from verify.compare.spectrum import HeadSpectrum
 
 
 def numbers(source: Path) -> np.ndarray:
@@ -32,9 +32,9 @@ def numbers(source: Path) -> np.ndarray:
 
 def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs."""
-    from analyzer.targets import target_from_dict
-    from constructions.card import read_files
-    from constructions.places import check_place, write_file
+    from analyzer.targets.fixed import target_from_dict
+    from constructions.files.card import read_files
+    from constructions.files.places import check_place, write_file
 
     files = read_files(folder)
     tokens = numbers(source)
@@ -43,7 +43,7 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
         target_from_dict(files.card["target"], "card.json").check_domain(tokens, str(source))
     elif tokens.max() > 1 or tokens.min() < -1:
         raise InputError(f"{source} holds tokens outside [-1, 1], where no certificate holds")
-    from constructions.bundle import load
+    from constructions.files.bundle import load
     from lemmaformer.network import network_of
 
     found = network_of(load(files)).evaluate(tokens)
@@ -57,13 +57,13 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
 
 def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = False) -> Imported:
     """Make a bundle of weights that were trained elsewhere."""
-    from constructions.card import check_output
+    from constructions.files.card import check_output
 
     check_output(out, overwrite=overwrite)
-    from constructions.foreign import read_foreign
+    from constructions.files.foreign import read_foreign
 
     found = read_foreign(weights, config)
-    from constructions.bundle import network_of, write
+    from constructions.files.bundle import network_of, write
 
     network = network_of(found.arrays, found.structure)
     card = found.card(network.sizes())
@@ -77,7 +77,7 @@ def spectrum(weights: Path, source: Path, options: Spectrum) -> SpectrumOfLogits
     if options.heads is not None and weights.is_dir():
         raise InputError("heads splits the arrays of a file; a bundle knows its heads")
     inputs = numbers(source)
-    from verify.spectrum import describe
+    from verify.compare.spectrum import describe
 
     found, note = _of_bundle(weights, inputs, options.layer) if weights.is_dir() else _of_file(weights, inputs, options)
     count = inputs.size // inputs.shape[-1] if inputs.ndim > 1 else len(inputs)
@@ -86,17 +86,17 @@ def spectrum(weights: Path, source: Path, options: Spectrum) -> SpectrumOfLogits
 
 def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[list["HeadSpectrum"], str]:
     """Heads of the dot-product layers of one of our networks, and a remark."""
-    from constructions.card import read_files
-    from constructions.scores import coupled_places
+    from constructions.files.card import read_files
+    from constructions.files.scores import coupled_places
 
     files = read_files(folder)
     structure = files.card.get("structure")
     if isinstance(structure, list) and all(isinstance(part, dict) for part in structure):
         coupled_places([str(part.get("kind")) for part in structure], layer)  # refused without loading JAX
-    from constructions.bundle import load
-    from constructions.stream import coupled_layers
+    from constructions.files.bundle import load
+    from constructions.run.stream import coupled_layers
     from lemmaformer.network import network_of
-    from verify.spectrum import spectra
+    from verify.compare.spectrum import spectra
 
     net = network_of(load(files))
     tokens = net.tokens(tokens)
@@ -111,8 +111,8 @@ def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[lis
 
 def _of_file(path: Path, inputs: np.ndarray, options: Spectrum) -> tuple[list["HeadSpectrum"], str]:
     """Heads of the query and key arrays of a file, and a remark."""
-    from constructions.scores import read_scores
-    from verify.spectrum import spectra
+    from constructions.files.scores import read_scores
+    from verify.compare.spectrum import spectra
 
     pairs = read_scores(path, options.heads, options.layer)
     found = [head for place, scores in pairs for head in spectra(scores, place, inputs)]

@@ -20,7 +20,7 @@ from lemmaformer.options import (
 from lemmaformer.results import CouplingLimit, DpFreeLimit, Horizon, KernelLimit, LagLimit, RnnLimit, SlopesAudit
 
 if TYPE_CHECKING:
-    from analyzer.target import Target
+    from analyzer.targets.protocol import Target
 
 __all__ = ["coupling", "dp_free", "horizon", "kernel", "lag", "rnn", "slopes"]
 
@@ -38,10 +38,10 @@ def lag(
     chosen = LagLimits.of(options, keywords)
     from flint import fmpq
 
-    from analyzer.theorems.lag_law import lag_law
-    from constructions.places import check_place
-    from verify import certificate_files
-    from verify.limits import check_lag, describe_pair, lag_limit
+    from analyzer.limits.lag_law import lag_law
+    from constructions.files.places import check_place
+    from verify.limits import certificate_files
+    from verify.limits.pairs import check_lag, describe_pair, lag_limit
 
     if isinstance(lag, bool) or not isinstance(lag, int):
         raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
@@ -76,8 +76,8 @@ def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype:
     """
     from flint import fmpq
 
-    from verify.limits import curve, describe_horizon
-    from verify.limits import horizon as found_horizon
+    from verify.limits.pairs import curve, describe_horizon
+    from verify.limits.pairs import horizon as found_horizon
 
     sizes = [bits] if isinstance(bits, int) else [None] if bits is None else list(bits)
     checked = [LagLimits.read({"rpe": rpe, "dtype": dtype, "bits": size}) for size in sizes]
@@ -120,9 +120,9 @@ def kernel(
     True
     """
     chosen = KernelLimits.of(options, keywords)
-    from constructions.places import check_place
-    from verify import certificate_files
-    from verify.kernel_limits import kernel_certificate, kernel_limits
+    from constructions.files.places import check_place
+    from verify.limits import certificate_files
+    from verify.limits.hankel import kernel_certificate, kernel_limits
 
     if certificate is not None:
         check_place(Path(certificate), overwrite=overwrite)
@@ -142,9 +142,9 @@ def coupling(target: "Target", options: CouplingLimits | None = None, **keywords
     >>> lf.limits.coupling(lf.coupling("u*v"), rank=1).ranks[0]["rank"]
     1
     """
-    from analyzer.couplings import CouplingTarget
-    from analyzer.targets import target_of_kind
-    from verify.coupling_limits import coupling_limits
+    from analyzer.targets.coupling import CouplingTarget
+    from analyzer.targets.fixed import target_of_kind
+    from verify.limits.coupling_rank import coupling_limits
 
     chosen = CouplingLimits.of(options, keywords)
     coupled = target_of_kind(target.describe(), "the target", CouplingTarget)
@@ -161,8 +161,8 @@ def rnn(
     >>> lf.limits.rnn("exp(-s)", swap=10).floor > 0.03
     True
     """
-    from analyzer.exact import number_of
-    from verify.rnn_limits import rnn_limits
+    from analyzer.numbers.exact import number_of
+    from verify.limits.jl_6 import rnn_limits
 
     chosen = RnnLimits.of(options, keywords)
     theta = tuple(number_of(weight, "filter") for weight in filter or ())
@@ -186,9 +186,9 @@ def slopes(
     chosen = SlopesLimits.of(options, keywords)
     from flint import fmpq
 
-    from constructions.places import check_place
-    from verify import certificate_files
-    from verify.limits import MAX_AUDITED, audit, slopes_of
+    from constructions.files.places import check_place
+    from verify.limits import certificate_files
+    from verify.limits.pairs import MAX_AUDITED, audit, slopes_of
 
     heads = slopes_of(slopes, chosen.rpe)
     longest = min(len(heads) + 2, MAX_AUDITED) if chosen.longest is None else chosen.longest
@@ -225,13 +225,13 @@ def dp_free(options: DpFreeLimits | None = None, **keywords: OptionValue) -> DpF
     >>> lf.limits.dp_free(error=1e-3).lower
     1
     """
-    from analyzer.exact import nearest
+    from analyzer.numbers.exact import nearest
     from analyzer.theorems import prop_4_2
 
     chosen = DpFreeLimits.of(options, keywords)
     least = prop_4_2.lower_bound()
-    from constructions.prop_4_2 import build as build_network
-    from verify.prop_4_2 import verify as certify
+    from constructions.theorems.prop_4_2 import build as build_network
+    from verify.theorems.prop_4_2 import verify as certify
 
     reached = certify(build_network(chosen.error))
     points = [{"tokens": list(tokens), "wanted": prop_4_2.wanted(tokens), "weight": str(weight)} for tokens, weight in prop_4_2.CERTIFICATE]

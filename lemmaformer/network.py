@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analyzer.errors import InputError
-from analyzer.exact import decimal_above
-from analyzer.target import Target
-from analyzer.theorems import THEOREMS
-from constructions import stream
-from constructions.apply import Parameters, apply, parameters
-from constructions.bundle import Bundle, write
-from constructions.execute import run
-from constructions.transformer import Transformer
+from analyzer.numbers.exact import decimal_above
+from analyzer.statements.registry import THEOREMS
+from analyzer.targets.protocol import Target
+from constructions.files.bundle import Bundle, write
+from constructions.network.transformer import Transformer
+from constructions.run import stream
+from constructions.run.apply import Parameters, apply, parameters
+from constructions.run.execute import run
 from lemmaformer.results import Evaluation, Plain
-from verify.bundles import citation_of, verify_bundle
-from verify.certificate import Certificate
-from verify.learnt import ORIGINS
+from verify.bundles.claims import citation_of, verify_bundle
+from verify.chain.certificate import Certificate
+from verify.theorems.no_theorem import ORIGINS
 
 if TYPE_CHECKING:
     import jax
 
-    from constructions.broken import Change
+    from constructions.files.broken import Change
 
 
 class Network:
@@ -223,8 +223,8 @@ class Network:
         >>> after.verdict.value
         'violated'
         """
-        from constructions.broken import broken
-        from verify.broken import compare_chains
+        from constructions.files.broken import broken
+        from verify.bundles.broken import compare_chains
 
         place = None if index is None else tuple(index)
         changed, change = broken(self.transformer, weight, by=by, layer=layer, head=head, index=place)
@@ -234,7 +234,7 @@ class Network:
 
 def network_of(bundle: Bundle) -> Network:
     """A network that was stored."""
-    from analyzer.targets import target_from_dict
+    from analyzer.targets.fixed import target_from_dict
 
     data = bundle.card.get("target")
     target = None if data is None else target_from_dict(data, "card.json")

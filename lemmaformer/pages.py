@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from analyzer.errors import InputError
 from analyzer.families import Rpe
-from analyzer.theorems import THEOREMS
+from analyzer.statements.registry import THEOREMS
 from lemmaformer.results import Demo, Plain, Shown
 
 if TYPE_CHECKING:
-    from analyzer.adaptive import AdaptiveMemory
-    from constructions.broken import Change
+    from analyzer.targets.adaptive import AdaptiveMemory
+    from constructions.files.broken import Change
     from lemmaformer.network import Network
-    from verify.certificate import Certificate
+    from verify.chain.certificate import Certificate
 
 Form = Literal["page", "latex", "graph", "dot"]
 
@@ -32,8 +32,8 @@ def page(name: str, form: Form, target: Path | None, rpe: Rpe, bank: str) -> Sho
             raise InputError(f"{name} is a limit, with its proof as text; formulas and graphs are for theorems")
         text = theorem.page.strip()
         return Shown({"id": theorem.id, "title": theorem.title, "page": text}, wrapped(text))
-    from analyzer.latex import latex
-    from analyzer.proof import dot, tree_lines
+    from analyzer.statements.latex import latex
+    from analyzer.statements.proof import dot, tree_lines
 
     assert theorem.lemmas is not None and theorem.expression is not None
     if target is None:
@@ -75,8 +75,8 @@ def wrapped(text: str) -> tuple[str, ...]:
 
 def adaptive_target(path: Path) -> "AdaptiveMemory":
     """A target that must be of the adaptive kind."""
-    from analyzer.adaptive import AdaptiveMemory
-    from analyzer.targets import read_toml, target_of_kind
+    from analyzer.targets.adaptive import AdaptiveMemory
+    from analyzer.targets.fixed import read_toml, target_of_kind
 
     return target_of_kind(read_toml(path), str(path), AdaptiveMemory)
 
@@ -115,7 +115,7 @@ class Written(Shown):
         return self.good
 
     def show(self) -> None:
-        from verify.report import show_certificate, show_lines
+        from verify.report.tables import show_certificate, show_lines
 
         show_lines(self.lines)
         for certificate in self.certificates:
@@ -162,7 +162,7 @@ class Written(Shown):
 def toured(out: Path, overwrite: bool) -> Demo:
     """The tour: shown while it runs."""
     from lemmaformer.api import PROGRESS
-    from verify.demo import run_demo
+    from verify.experiments.demo import run_demo
 
     wanted = PROGRESS.get()
     return Demo(run_demo(out, not wanted, show=wanted, overwrite=overwrite))

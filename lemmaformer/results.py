@@ -1,7 +1,7 @@
 """What the functions of the library return: typed objects that know their JSON, their table and whether they are good news.
 
 A result holds plain data, the very JSON that the command line prints, and gives the numbers that matter by name. Tables and figures are
-made from it at the edge (`verify.report`): by `show`, by notebooks through `_repr_html_`, by `draw`.
+made from it at the edge (`verify.report.tables`): by `show`, by notebooks through `_repr_html_`, by `draw`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from typing import ClassVar, Self, cast
 
 import numpy as np
 
-from analyzer.bounds import Bound, Choices
 from analyzer.errors import InputError
-from analyzer.exact import decimal_above, decimal_below
-from analyzer.theorems.base import Theorem
-from verify.certificate import Certificate
+from analyzer.numbers.exact import decimal_above, decimal_below
+from analyzer.statements.bounds import Bound, Choices
+from analyzer.statements.theorem import Theorem
+from verify.chain.certificate import Certificate
 
 Plain = dict[str, object]
 """Plain data: what JSON can say."""
@@ -28,9 +28,9 @@ class Result:
 
     data: Plain
     shown_by: ClassVar[str]
-    """The function of `verify.report` that prints it."""
+    """The function of `verify.report.tables` that prints it."""
     drawn_by: ClassVar[str] = ""
-    """The function of `verify.report` that draws it, if there is one."""
+    """The function of `verify.report.tables` that draws it, if there is one."""
 
     def as_dict(self) -> Plain:
         """Plain data, for JSON."""
@@ -43,13 +43,13 @@ class Result:
 
     def show(self) -> None:
         """Print it as tables."""
-        getattr(import_module("verify.report"), self.shown_by)(self.data)
+        getattr(import_module("verify.report.tables"), self.shown_by)(self.data)
 
     def draw(self, path: str | Path) -> Self:
         """The same result with its figure written as a PNG file; `figure` is None if matplotlib is not installed."""
         if not self.drawn_by:
             raise InputError(f"there is no figure of a {type(self).__name__}")
-        drawn = getattr(import_module("verify.report"), self.drawn_by)(Path(path), self.data)
+        drawn = getattr(import_module("verify.report.tables"), self.drawn_by)(Path(path), self.data)
         return type(self)({**self.data, "figure": str(path) if drawn else None})
 
     def with_place(self, key: str, path: str | Path) -> Self:
@@ -61,7 +61,7 @@ class Result:
         return None if value is None else float(cast(float, value))
 
     def _repr_html_(self) -> str:
-        from verify.report import as_html
+        from verify.report.tables import as_html
 
         return as_html(self.show)
 
@@ -121,7 +121,7 @@ class Horizon(Result):
 
     def draw(self, path: str | Path) -> Self:
         """Error against lag; the curves must have been asked for."""
-        from verify.report import horizon_figure
+        from verify.report.tables import horizon_figure
 
         if "curves" not in self.data:
             raise InputError("the figure needs the curves: ask for the horizon with curves=True")
@@ -226,7 +226,7 @@ class SlopesAudit(Result):
 
     def draw(self, path: str | Path) -> Self:
         """Best error against lag."""
-        from verify.report import slopes_figure
+        from verify.report.tables import slopes_figure
 
         rows = cast("Sequence[dict[str, float]]", self.data["rows"])
         drawn = slopes_figure(Path(path), str(self.data["slopes"]), str(self.data["dtype"]), rows)
@@ -348,7 +348,7 @@ class Shown(Result):
     shown_by: ClassVar[str] = ""
 
     def show(self) -> None:
-        from verify.report import show_lines
+        from verify.report.tables import show_lines
 
         show_lines(self.lines)
 

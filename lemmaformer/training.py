@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analyzer.errors import InputError
-from analyzer.target import Target
-from constructions import checkpoint as runs
-from constructions import recipes
-from constructions.places import check_place
+from analyzer.targets.protocol import Target
+from constructions.files.places import check_place
+from constructions.training import checkpoint as runs
+from constructions.training import recipes
 from lemmaformer.api import PROGRESS, working
 from lemmaformer.options import STRUCTURE, Recipe, Train
 
@@ -101,11 +101,11 @@ def _run(
     checkpoint: Path | None,
     before: runs.Checkpoint | None,
 ) -> "Network":
-    from constructions import learning
-    from constructions.training import Progress, resumed
+    from constructions.training import trainable as learning
+    from constructions.training.loop import Progress, resumed
     from lemmaformer.network import Network
-    from verify.learnt import trained_card, verify_learnt
-    from verify.report import training
+    from verify.report.tables import training
+    from verify.theorems.no_theorem import trained_card, verify_learnt
 
     if start is None:
         network = learning.initial(shape, target.dim, recipe.seed, recipe.length, options.dtype)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import cli
-from constructions.transformer import Attention, FeedForward, Layer, Transformer
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

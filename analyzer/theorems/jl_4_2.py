@@ -23,11 +23,11 @@ Proof. The logits of two softmaxes that differ by at most δ after adding a cons
 at most tanh(δ/2): with logits a and a + d, −δ ≤ d ≤ δ, a set of probability p becomes one of probability at most pe^{δ}/(pe^{δ} +
 (1−p)e^{−δ}), and the difference is largest where p = 1/(1+e^{δ}). So |Σ_s (p_s − p̂_s) f(x_s)| ≤ tanh(δ/2) (max f − min f) ≤ ‖f‖ δ.
 In the worst case δ is half the oscillation over v of ρ − ρ̂ at fixed u, since softmax does not see functions of u. Splines:
-`analyzer.piecewise`, `analyzer.low_rank`. In mean, δ is at most |δ(x_t, x_t)| plus the root of Σ_{s≠t} δ(x_t, x_s)², whose mean is
-(τ−1) Σ_{k>m} σ_k².
+`analyzer.numbers.piecewise`, `analyzer.lemmas.low_rank`. In mean, δ is at most |δ(x_t, x_t)| plus the root of Σ_{s≠t} δ(x_t, x_s)², whose
+mean is (τ−1) Σ_{k>m} σ_k².
 
-Construction. `constructions.jl_4_2`: a row of kinks relu(x − u_i) writes √σ_k φ_k, √σ_k ψ_k and f, W_Q, W_K, W_V pick them, a second
-spline is F̂.
+Construction. `constructions.theorems.jl_4_2`: a row of kinks relu(x − u_i) writes √σ_k φ_k, √σ_k ψ_k and f, W_Q, W_K, W_V pick them, a
+second spline is F̂.
 
 Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m} σ_k²: an L¹ error gets α − 1/2. (2) A token attends to
 itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for
@@ -45,15 +45,15 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from analyzer.bounds import Bound
-from analyzer.exact import upper
 from analyzer.families import DEFAULT_ERROR, Coupling, CouplingBound
-from analyzer.theorems.base import Case, Theorem
+from analyzer.numbers.exact import upper
+from analyzer.statements.bounds import Bound
+from analyzer.statements.theorem import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from analyzer.couplings import CouplingTarget
+    from analyzer.targets.coupling import CouplingTarget
 
 ID = "jl-4.2"
 TITLE = "low-rank couplings, one softmax head"
@@ -101,7 +101,7 @@ def proof_graph(rpe: str, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGra
     """Who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     lemma(graph, "tail", "Σ_{k>m} σ_k φ_k ψ_k at the knots", T(m), source="Jiang & Li, section 4")
@@ -117,7 +117,7 @@ def proof_graph(rpe: str, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGra
 
 def bound(target: "CouplingTarget", options: CouplingBound) -> Bound:
     """The worst case, and means with the exponents as printed and as repaired."""
-    from analyzer.low_rank import averages, budget, hull_knots, is_affine, plan_sizes, uniform_knots
+    from analyzer.lemmas.low_rank import averages, budget, hull_knots, is_affine, plan_sizes, uniform_knots
 
     error = DEFAULT_ERROR if options.error is None else options.error
     rank, pieces = plan_sizes(target, "pod", options.rank, options.knots, error, "exact")
@@ -154,8 +154,8 @@ THEOREM = Theorem(
     expression=expression,
     lemmas=proof_graph,
     citation=citation,
-    build="constructions.jl_4_2:build",
-    verify="verify.jl_4_2:verify",
+    build="constructions.theorems.jl_4_2:build",
+    verify="verify.theorems.jl_4_2:verify",
     cases=(Case(_SMALL, {"rank": 3, "knots": 16}, {"rank": 3}), Case(_SMALL, {"error": 0.1, "dtype": "float32"}, {"error": 0.1})),
     shelf=9,
 )

@@ -16,8 +16,8 @@ four inputs with x_t ∈ {0, 1}, x_{t−1} = −x_{t−2} = ±1 and zeros before
 The weights μ have Σ|μ| = 1 and annihilate every affine functional, and Σ μ · wanted = 1. So the errors r obey 1 = Σ μ r ≤ max|r|. The
 zero network has error 1. (By hand: |c| + |1−a_1| + |a_2| at x_t = 0 and |c+a_0| + |a_1| + |1−a_2| at x_t = 1 add up to 2 or more.)
 
-Construction. (A) in `constructions.prop_4_2`: g is affine, so the embedding itself writes the lag slot; a minimal lin bank for lags up
-to 2 has 3 heads and error 1/Π(1−z_h) − 1 by (3.6), which also covers lag 0.
+Construction. (A) in `constructions.theorems.prop_4_2`: g is affine, so the embedding itself writes the lag slot; a minimal lin bank for
+lags up to 2 has 3 heads and error 1/Π(1−z_h) − 1 by (3.6), which also covers lag 0.
 
 Repaired. The paper's class asks for g ≥ 1, its example has g(−1) = 0; `examples/prop_4_2.toml` is the example shifted by one.
 
@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING
 import sympy
 from flint import fmpq
 
-from analyzer import extraction as ex
 from analyzer.errors import InputError
+from analyzer.lemmas import extraction as ex
+from analyzer.statements.theorem import Theorem
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.base import Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -88,7 +88,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     """Both parts; sizes other than three lin heads play no role here."""
     import networkx as nx
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     lemma(graph, "zeros", "the kernel vanishes at every s below the lag", sympy.Integer(0), source="3.6")

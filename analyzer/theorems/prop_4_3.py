@@ -5,8 +5,8 @@ Setting. As Theorem 4.1, with the score p_h(φ(s) − φ(w_h·X_t)) ("t minus x"
 Statement. The bound of Theorem 4.1 holds word for word. A dot-product head has W_Q, W_K ∈ R^{D×D} and p_h, 2D² + 1 numbers; a tmx head
 has w_h ∈ R^D and p_h, D + 1 numbers.
 
-Construction. `constructions.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the same
-kernel as the dot product's.
+Construction. `constructions.theorems.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the
+same kernel as the dot product's.
 
 Repaired. In the log case the slot must hold g, with plain rounding, not log g.
 
@@ -15,9 +15,9 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.3.
 
 from functools import partial
 
-from analyzer.extraction import adaptive_expression
+from analyzer.lemmas.extraction import adaptive_expression
+from analyzer.statements.theorem import Case
 from analyzer.theorems import thm_3_1, thm_4_4
-from analyzer.theorems.base import Case
 
 ID = "prop-4.3"
 TITLE = "tmx attention: the same rate with O(D) score parameters"

@@ -10,15 +10,15 @@ and the inner widths are Ω̃(max_i ‖g_i‖²_B) instead of Ω̃(Σ_i ‖g_i�
 
 Constants. Layer k extracts memory k with all H heads: e_k is (3.1) or (3.2) with H_k = H, where Theorem 4.1 splits H over the memories.
 
-Construction. `constructions.thm_4_4` with one memory per layer.
+Construction. `constructions.theorems.thm_4_4` with one memory per layer.
 
 References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.5.
 """
 
 from functools import partial
 
+from analyzer.statements.theorem import Case
 from analyzer.theorems import thm_3_1, thm_4_4
-from analyzer.theorems.base import Case
 
 ID = "prop-4.5"
 TITLE = "un-nested lags on M + 1 layers: depth instead of width"

@@ -27,7 +27,7 @@ the end w_j = relu(k(θ_j − r)) is 0 if r belongs to a letter above the j-th g
 is then the indicator of "above all gaps of J", 0 or 1 exactly, and every f on A is a combination of those (mixed differences of its
 table).
 
-Construction. `constructions.shift_chain`: blocks x0, source (read by heads), carrier (written by them), memories; the feed-forward
+Construction. `constructions.theorems.shift_chain`: blocks x0, source (read by heads), carrier (written by them), memories; the feed-forward
 network of a layer moves the carrier into the source. The planner minimises layers, then heads. Restored networks are certified at
 positions all of whose lags lie inside the array.
 
@@ -41,14 +41,14 @@ from typing import TYPE_CHECKING
 import sympy
 from flint import arb, fmpq
 
-from analyzer import extraction as ex
-from analyzer import feedforward as ff
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
-from analyzer.exact import UNIT
 from analyzer.families import MAX_DEPTH, Fixed
-from analyzer.targets import FixedMemory
+from analyzer.lemmas import extraction as ex
+from analyzer.lemmas import feedforward as ff
+from analyzer.numbers.exact import UNIT
+from analyzer.statements.theorem import Case, Theorem
+from analyzer.targets.fixed import FixedMemory
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -194,7 +194,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     """The proof: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
@@ -208,7 +208,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
 
 
 def _law(graph: "nx.DiGraph", lag: int) -> None:
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     lemma(graph, "Hankel", "rank of the Hankel matrix of LH poles", L * ex.H)
     lemma(graph, "law", f"layers times heads for lag {lag}, error below 1 (lin)", sympy.Integer(lag), ("Hankel",), relation="≥")
@@ -219,7 +219,7 @@ def restored_graph(rpe: ex.Rpe, bank: str, lag: int, resets: bool) -> "nx.DiGrap
     whose read-out is a table: where the error of a shift stays below the room around the letters, only what is stored is off."""
     import networkx as nx
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
@@ -247,8 +247,8 @@ THEOREM = Theorem(
     lemmas=proof_graph,
     citation=citation,
     check=check_options,
-    build="constructions.shift_chain:build",
-    verify="verify.shift_chain:verify",
+    build="constructions.theorems.shift_chain:build",
+    verify="verify.theorems.shift_chain:verify",
     applies=lambda target, options: options.depth is not None,
     cases=(
         Case({"kind": "fixed", "lags": [9]}, {"depth": "auto", "bank": "balanced", "dtype": "float32", "error": 0.05}),

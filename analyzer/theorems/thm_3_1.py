@@ -7,12 +7,12 @@ Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_F
 
     lin   Σ_k e_k ≤ C(n)/Hⁿ (Σ_k e^{0.01 T_k})^{n+1},      log   Σ_k e_k ≤ C(n)/Hⁿ (Σ_k T_k^{1.01})^{n+1}.
 
-Constants. e_k is (3.1) or (3.2) in `analyzer.extraction`, with H_k heads for lag k; E_FFN is in `analyzer.feedforward`. With the free
-parameters tuned the factor e^{0.01T} becomes (1+1/T)^T (T+1) < e(T+1); with the `minimal` bank T_M heads reach every e > 0, and by the
-lag law (`analyzer.theorems.lag_law`) no fewer heads reach an error below 1 for the last memory.
+Constants. e_k is (3.1) or (3.2) in `analyzer.lemmas.extraction`, with H_k heads for lag k; E_FFN is in `analyzer.lemmas.feedforward`. With
+the free parameters tuned the factor e^{0.01T} becomes (1+1/T)^T (T+1) < e(T+1); with the `minimal` bank T_M heads reach every e > 0, and by
+the lag law (`analyzer.limits.lag_law`) no fewer heads reach an error below 1 for the last memory.
 
-Construction. `constructions.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 → block
-k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
+Construction. `constructions.theorems.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 →
+block k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
 
 Repaired. The paper's read-out domain [−2, 2]^D needs e_k ≤ 1, which it does not state: we use the box of the certified memories. Head
 splits are rounded to whole numbers, each ≥ n + 2.
@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from flint import arb, fmpq
 
-from analyzer import extraction as ex
-from analyzer import feedforward as ff
-from analyzer.bounds import Bound, Choices
-from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
-from analyzer.exact import UNIT, lower, nearest, upper
 from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, FixedBound
-from analyzer.gauss import MAX_NODES
-from analyzer.targets import FixedMemory
-from analyzer.theorems.base import Case, Theorem
-from analyzer.theorems.lag_law import lag_law
-from analyzer.theorems.pi_law import best_pi_bound
+from analyzer.lemmas import extraction as ex
+from analyzer.lemmas import feedforward as ff
+from analyzer.lemmas.bump import RATES, variation
+from analyzer.lemmas.quadrature import MAX_NODES
+from analyzer.limits.lag_law import lag_law
+from analyzer.limits.pi_law import best_pi_bound
+from analyzer.numbers.exact import UNIT, lower, nearest, upper
+from analyzer.statements.bounds import Bound, Choices
+from analyzer.statements.theorem import Case, Theorem
+from analyzer.targets.fixed import FixedMemory
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 ID = "thm-3.1"
 BANKS = ("paper", "tuned", "minimal")
 LAYER_BANKS = (*BANKS, "balanced")
-"""Banks of one layer for fixed lags; `balanced` ones are fitted to a float type (`constructions.balanced`)."""
+"""Banks of one layer for fixed lags; `balanced` ones are fitted to a float type (`constructions.banks.balanced`)."""
 MAX_BALANCED = 40
 """Heads of a balanced bank of one layer: float64 resolves 11 tokens back, with 2T + 6 heads at most."""
 MAX_CHAINED = 256
@@ -217,7 +217,7 @@ def extraction_lemma(lag: int) -> str:
 
 def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
     """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     if bank == "minimal":
         lemma(graph, "zeros", zeros, sympy.Integer(0))
@@ -236,7 +236,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     """The proof: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     estimate = ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
@@ -344,8 +344,8 @@ THEOREM = Theorem(
     lemmas=proof_graph,
     citation=citation,
     check=check,
-    build="constructions.thm_3_1:build",
-    verify="verify.thm_3_1:verify",
+    build="constructions.theorems.thm_3_1:build",
+    verify="verify.theorems.thm_3_1:verify",
     applies=lambda target, options: options.depth is None,
     cases=(
         Case({"kind": "fixed", "lags": [2, 4], "readout": "x0 + m1*m2"}, {"error": 0.05}, {"heads": 64}),

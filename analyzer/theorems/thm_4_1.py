@@ -10,9 +10,10 @@ Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_F
 if the first FFN has width Ω̃(Σ‖g_i‖²_B) (log: Ω̃(Σ‖log g_i‖²_B T_i²)).
 
 Constants. Those of Theorem 3.1 with T_k = max g_k; (3.6), (3.7) for the minimal banks. The width is Σ_i 16‖g_i‖²_B(D+1)/margin² with
-margin 1/2 (log: ‖log g_i‖_B and margin log(1+1/(2T_i))), from `analyzer.lag_encoding`; the exact encoding has one neuron per token at most.
+margin 1/2 (log: ‖log g_i‖_B and margin log(1+1/(2T_i))), from `analyzer.lemmas.lag_encoding`; the exact encoding has one neuron per token
+at most.
 
-Construction. The one-level case of Theorem 4.4: `constructions.thm_4_4`.
+Construction. The one-level case of Theorem 4.4: `constructions.theorems.thm_4_4`.
 
 Repaired. As Theorem 4.4.
 
@@ -21,9 +22,9 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 4.1, Lemmas F.2, 
 
 from functools import partial
 
-from analyzer.extraction import adaptive_expression
+from analyzer.lemmas.extraction import adaptive_expression
+from analyzer.statements.theorem import Case
 from analyzer.theorems import thm_3_1, thm_4_4
-from analyzer.theorems.base import Case
 
 ID = "thm-4.1"
 TITLE = "adaptive memories with lags of the current token, two layers"

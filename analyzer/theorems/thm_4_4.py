@@ -1,7 +1,7 @@
 """Theorem 4.4 of Wang & E: adaptive memories whose lags depend on each other, one layer per level.
 
 Setting. Tokens from a finite alphabet in [−1, 1]^d, target y_t = f(x_t, x_{t−t_1}, …, x_{t−t_M}), each lag t_i = g_i(x_t and memories
-of lower level) an integer in [1, T_i] (`analyzer.adaptive`). Layers of normalisation-free attention, dot-product or tmx, and
+of lower level) an integer in [1, T_i] (`analyzer.targets.adaptive`). Layers of normalisation-free attention, dot-product or tmx, and
 feed-forward networks with precision: FFN(u) is rounded to [·] (lin, tmx) or log[exp(·)] (dot-product log) on its lag slots.
 
 Statement. For every n ≥ 1 there is a network with |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k, e_k the extraction error of memory k. For
@@ -12,14 +12,14 @@ the paper's class, a chain of K memories followed by parallel ones, L = K + 1 + 
 if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (log: ‖log g_i‖² T_i²). For any dependency graph without cycles we use one
 layer per level and one for the first encoding: L = levels + 1.
 
-Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.extraction`: every lag B ≤ T_k
-inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lag_encoding`. The
+Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.lemmas.extraction`: every lag B ≤
+T_k inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lemmas.lag_encoding`. The
 paper's form Lip₂ √(Σ d e_k²), Lip₂ = sup ‖∇f‖₂, can be smaller than Σ Lip_k e_k when the slots' suprema are not attained together; we
 promise the sum, and certify it or, where that is smaller, the worst of all situations. `bound` prints √(Σ e_k²) beside Σ e_k, without
 Lipschitz constants.
 
-Construction. `constructions.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot. Layer 1
-has its attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
+Construction. `constructions.theorems.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot.
+Layer 1 has its attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
 −p_h(s − g) or −p_h log(s/g), where g comes from the lag slot and cancels the position; its FFN writes the lags of level l+1. The last
 FFN is f.
 
@@ -39,16 +39,16 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from flint import arb, fmpq
 
-from analyzer import extraction as ex
-from analyzer import feedforward as ff
-from analyzer.adaptive import MAX_LAG, AdaptiveMemory, show_token
-from analyzer.bounds import Bound
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
-from analyzer.exact import nearest, upper
 from analyzer.families import MAX_HEADS, Adaptive, AdaptiveBound
-from analyzer.lag_encoding import encode, rounding_margin, slot_form
+from analyzer.lemmas import extraction as ex
+from analyzer.lemmas import feedforward as ff
+from analyzer.lemmas.lag_encoding import encode, rounding_margin, slot_form
+from analyzer.numbers.exact import nearest, upper
+from analyzer.statements.bounds import Bound
+from analyzer.statements.theorem import Case, Theorem
+from analyzer.targets.adaptive import MAX_LAG, AdaptiveMemory, show_token
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -181,7 +181,7 @@ def memory_graph(
     """The proof for given memories: an extraction uses its lag, a lag uses the extractions that its encoding reads."""
     import networkx as nx
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     extraction = ex.adaptive_expression(rpe, bank)
@@ -358,8 +358,8 @@ def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], sh
         needs_target=False,
         bound=lambda target, options: bound(id, target, options),
         check=check,
-        build="constructions.thm_4_4:build",
-        verify="verify.thm_4_4:verify",
+        build="constructions.theorems.thm_4_4:build",
+        verify="verify.theorems.thm_4_4:verify",
         applies=lambda target, options: theorem_of(target, options.attention, options.deep) == id,
         cases=cases,
         shelf=shelf,

@@ -18,11 +18,11 @@ shrink with T) variations add up: on [−1, 1] (x = (1+y)/2 scales the n-th deri
 Sums are evaluated with their infinite tails, the log one through T^{−α} − (T+1)^{−α} ≥ α (T+1)^{−1−α}. The paper has α = 0.005, γ = 0.01β
 (lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises (5.1) over α, γ and n.
 
-Construction. `constructions.thm_5_1`: x_t in block 0, block k receives X*ρ_k: its heads have decays γ + αj (lin) or 1 + γ + αj (log) and
-the interpolant's coefficients as weights; log heads do not see s = 0, ρ_k(0) goes through the embedding. `fitted` banks take far fewer
-heads: decays and weights of least ℓ¹ error, exact where ρ_k is itself a sum of heads. They follow no rate; what they promise is ‖κ_k −
-ρ_k‖₁ of their decays and weights in exact arithmetic, plus the budget for storing them. What no H heads can beat is in
-`analyzer.theorems.hankel`.
+Construction. `constructions.theorems.thm_5_1`: x_t in block 0, block k receives X*ρ_k: its heads have decays γ + αj (lin) or 1 + γ + αj
+(log) and the interpolant's coefficients as weights; log heads do not see s = 0, ρ_k(0) goes through the embedding. `fitted` banks take far
+fewer heads: decays and weights of least ℓ¹ error, exact where ρ_k is itself a sum of heads. They follow no rate; what they promise is ‖κ_k
+− ρ_k‖₁ of their decays and weights in exact arithmetic, plus the budget for storing them. What no H heads can beat is in
+`analyzer.limits.hankel`.
 
 Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper
 needs sup norms of derivatives; with variations it is n < (β−2−γ)/(1+α). Log heads cannot see s = 0: the residual carries ρ(0). The
@@ -42,17 +42,17 @@ from typing import TYPE_CHECKING
 import sympy
 from flint import arb, fmpq
 
-from analyzer import extraction as ex
 from analyzer import families
-from analyzer import feedforward as ff
-from analyzer.bounds import Bound
-from analyzer.bump import RATES, variation
 from analyzer.errors import InputError, Refusal
-from analyzer.exact import evaluate, nearest, rational, upper, working_precision
-from analyzer.memory_kernels import MemoryKernel
-from analyzer.targets import KernelMemory
+from analyzer.kernels.memory_kernels import MemoryKernel
+from analyzer.lemmas import extraction as ex
+from analyzer.lemmas import feedforward as ff
+from analyzer.lemmas.bump import RATES, variation
+from analyzer.numbers.exact import evaluate, nearest, rational, upper, working_precision
+from analyzer.statements.bounds import Bound
+from analyzer.statements.theorem import Case, Theorem
+from analyzer.targets.fixed import KernelMemory
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.base import Case, Theorem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -313,7 +313,7 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     """The proof for as many kernels as there are entries: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
 
-    from analyzer.proof import lemma
+    from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
     if bank == "fitted":
@@ -388,8 +388,8 @@ THEOREM = Theorem(
     lemmas=proof_graph,
     citation=citation,
     check=lambda target, options: check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width),
-    build="constructions.thm_5_1:build",
-    verify="verify.thm_5_1:verify",
+    build="constructions.theorems.thm_5_1:build",
+    verify="verify.theorems.thm_5_1:verify",
     cases=(
         Case({"kind": "kernel", "kernels": ["exp(-s/2)"]}, {"error": 0.05}, {"heads": 64}),
         Case({"kind": "kernel", "kernels": ["(s+1)**-4"]}, {"rpe": "log", "heads": 3}, {"heads": 64, "rpe": "log"}),

@@ -16,12 +16,12 @@ import networkx as nx
 import sympy
 from flint import arb, fmpq
 
-from analyzer.bounds import Bound
 from analyzer.errors import InputError
-from analyzer.exact import rational, upper
+from analyzer.numbers.exact import rational, upper
 from analyzer.options import Options, option
+from analyzer.statements.bounds import Bound
+from analyzer.statements.theorem import Case, Theorem
 from analyzer.theorems import thm_3_1
-from analyzer.theorems.base import Case, Theorem
 
 ID, TITLE = "last-token", "one lin head holds the token before this one"
 p = sympy.Symbol("p", positive=True)
@@ -45,10 +45,10 @@ def bound(target, options):
 
 
 def build(target, options):
-    from constructions import feedforward
-    from constructions.banks import HeadBank
-    from constructions.construction import Construction
-    from constructions.thm_3_1 import assemble, box_of
+    from constructions.banks.head_banks import HeadBank
+    from constructions.neurons import feedforward
+    from constructions.theorems.construction import Construction
+    from constructions.theorems.thm_3_1 import assemble, box_of
 
     if target.lags != (1,):
         raise InputError(f"{ID} is about the lag 1 alone, this target has {target.lags}")
@@ -62,7 +62,7 @@ def build(target, options):
 
 
 def verify(network, target, bank, ffn):
-    from verify.thm_3_1 import verify as certify
+    from verify.theorems.thm_3_1 import verify as certify
 
     return replace(certify(network, target, "minimal", ffn), theorem=ID)
 

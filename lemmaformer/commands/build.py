@@ -57,7 +57,7 @@ class _Families(click.Group):
 
 
 def _foreign() -> list[Any]:
-    from analyzer.theorems import THEOREMS
+    from analyzer.statements.registry import THEOREMS
 
     return [theorem for theorem in THEOREMS.foreign() if theorem.build is not None]
 
@@ -70,7 +70,7 @@ def _command(name: str, kind: str, theorem: str | None, options: type[Options], 
     @answers
     def command(out: Path, force: bool, file: Path | None, **keywords: Any) -> Answer:
         import lemmaformer as lf
-        from constructions.card import check_output
+        from constructions.files.card import check_output
         from lemmaformer.pages import Written
 
         target = target_of(keywords, kind)

@@ -197,7 +197,7 @@ def place(name: str, help: str) -> Callable[[Command], Command]:
     """A flag for a file to write; a place that cannot be written is refused at once."""
 
     def checked(context: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-        from constructions.places import check_place
+        from constructions.files.places import check_place
 
         if value is not None:
             check_place(value, overwrite=True)
@@ -229,7 +229,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
         if as_json:
             click.echo(json.dumps(result.as_dict(), ensure_ascii=False))
         else:
-            from verify.report import show
+            from verify.report.tables import show
 
             show(result)
         if not getattr(result, "holds", True):

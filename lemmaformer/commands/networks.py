@@ -46,7 +46,7 @@ def break_command(folder: Path, out: Path, force: bool, **keywords: Any) -> Answ
     The changed network is written as a bundle whose hash is right and whose card still makes the old claims: `verify` finds it out.
     """
     import lemmaformer as lf
-    from constructions.card import check_output
+    from constructions.files.card import check_output
     from lemmaformer.pages import Written
 
     chosen = Break.read(given(keywords))
@@ -71,7 +71,7 @@ def train(start: Path | None, checkpoint: Path | None, resume: bool, out: Path, 
     It is certified where a certificate is known (one dp-free layer), else its error is measured on random sequences.
     """
     import lemmaformer as lf
-    from constructions.card import check_output
+    from constructions.files.card import check_output
     from lemmaformer.pages import Written
     from lemmaformer.training import check_checkpoint
 

@@ -43,7 +43,7 @@ class _Bound(click.Command):
     """Theorems of other distributions bring flags of their own."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        from analyzer.theorems import THEOREMS
+        from analyzer.statements.registry import THEOREMS
 
         if not any(THEOREMS.is_own(word) for word in args):
             known = {param.name for param in self.params}

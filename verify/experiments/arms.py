@@ -1,13 +1,13 @@
 """Does training find, keep or leave the mechanism of a construction? Three arms of one structure on one target.
 
 * constructed: the network of a bundle, as it was built;
-* random: trained from random weights in the same structure (`constructions.learning.randomised`);
+* random: trained from random weights in the same structure (`constructions.training.trainable.randomised`);
 * continued: trained from the constructed weights, by the same recipe at its own rate;
 * supervised (on request): as random, with the stream before the last feed-forward network pulled to x_t, the memories and the lags.
 
-All arms are compared by `verify.compare`. Whether an arm has the construction's mechanism is read off its effective kernel (sampled): it is
-the same if it lies within `SAME` of the constructed one in ℓ¹, relative to the norm of the target's kernel, another one that does the same
-job if it is that near to the target's kernel only, and none otherwise. Decays and weights that moved are shown beside.
+All arms are compared by `verify.compare.side_by_side`. Whether an arm has the construction's mechanism is read off its effective kernel
+(sampled): it is the same if it lies within `SAME` of the constructed one in ℓ¹, relative to the norm of the target's kernel, another one
+that does the same job if it is that near to the target's kernel only, and none otherwise. Decays and weights that moved are shown beside.
 
 Constructed weights are large and cancel (lag 2 in float32: 4390 − 8875 + 4486), so a step of Adam at the usual rate throws the output far
 off before the weights have moved by a thousandth: the highest loss on the way is shown. At 3e-3 such a network does not come back; at 1e-5
@@ -22,14 +22,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from analyzer.targets import Target
-from constructions.bundle import Bundle
-from constructions.learning import as_float, randomised, slot_values, train
-from constructions.recipes import Recipe
-from constructions.training import Progress, Trained
-from constructions.transformer import Transformer
-from verify.compare import Protocol, compare, derived_length
-from verify.learnt import trained_card, verify_learnt
+from analyzer.targets.fixed import Target
+from constructions.files.bundle import Bundle
+from constructions.network.transformer import Transformer
+from constructions.training.loop import Progress, Trained
+from constructions.training.recipes import Recipe
+from constructions.training.trainable import as_float, randomised, slot_values, train
+from verify.compare.side_by_side import Protocol, compare, derived_length
+from verify.theorems.no_theorem import trained_card, verify_learnt
 
 CONSTRUCTED, RANDOM, CONTINUED, SUPERVISED = "constructed", "random", "continued", "supervised"
 CONTINUED_RATE = 1e-5

@@ -3,14 +3,14 @@
 One dp-free layer. The network is linear (the read-out is u_0), so for independent tokens of variance v its mean square error is
 v‖κ − 1_T‖₂², κ its kernel. That population loss ("square") or ‖κ − 1_T‖₁, the worst case itself ("worst"), cut off after `WINDOW`
 places, is minimised by Adam in float32: no batch, no noise. Runs differ in heads (T − 1, T, 2T + 2), loss, rate and seed; further runs
-start at a bank that is nearly the best for float32 (`verify.limits.lag_limit`) and go on at a small rate. What is judged is the stored
-float32 network: its worst-case error e = ‖κ − 1_T‖₁, enclosed with the infinite tail. lin and table heads count with the rounded constants
-that the executor runs with; log heads count with their ideal kernels s^{−p}/ζ(p), p the stored decay, because slow ones run by FFT. The
-rounding of evaluation is not part of e; it is bounded apart, for lin and table heads.
+start at a bank that is nearly the best for float32 (`verify.limits.pairs.lag_limit`) and go on at a small rate. What is judged is the
+stored float32 network: its worst-case error e = ‖κ − 1_T‖₁, enclosed with the infinite tail. lin and table heads count with the rounded
+constants that the executor runs with; log heads count with their ideal kernels s^{−p}/ζ(p), p the stored decay, because slow ones run by
+FFT. The rounding of evaluation is not part of e; it is bounded apart, for lin and table heads.
 
 Lower bounds that hold for that layer, whatever training did:
 
-    (i)  e ≥ 1 if it has at most T − 1 heads (`analyzer.theorems.lag_law`);
+    (i)  e ≥ 1 if it has at most T − 1 heads (`analyzer.limits.lag_law`);
     (ii) e ≥ E_w − w W for every w > 0,  W = |c| + Σ_h |a_h|.
 
 (ii) is the budgeted error read backwards: its banks have κ = c·1{s=0} + Σ a_h k_h with *normalised* k_h, and e + wW ≥ E_w(T) for each of
@@ -39,21 +39,22 @@ import numpy as np
 from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.exact import UNIT, lower, magnitude, nearest, upper, working_precision
-from analyzer.kernels import TAIL_SHARE, l1_norm
-from analyzer.theorems import budgeted_error
-from analyzer.theorems.budgeted_error import Bank, Dual
-from analyzer.theorems.pi_law import best_pi_bound, rule
-from constructions import learning, reference
-from constructions.balanced import Balance
-from constructions.fast import head_constants
-from constructions.fused import FusedLayer, fuse, stream_kernels
-from constructions.recipes import Recipe, Shape
-from constructions.training import Progress, fit_ensemble
-from constructions.transformer import Attention, FeedForward, Layer, Transformer, to_exact
-from verify import limits
+from analyzer.kernels.l1_norms import TAIL_SHARE, l1_norm
+from analyzer.limits import budgeted_error
+from analyzer.limits.budgeted_error import Bank, Dual
+from analyzer.limits.pi_law import best_pi_bound, rule
+from analyzer.numbers.exact import UNIT, lower, magnitude, nearest, upper, working_precision
+from constructions.banks.balanced import Balance
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_exact
+from constructions.run import reference
+from constructions.run.fast import head_constants
+from constructions.run.fused import FusedLayer, fuse, stream_kernels
+from constructions.training import trainable as learning
+from constructions.training.loop import Progress, fit_ensemble
+from constructions.training.recipes import Recipe, Shape
+from verify.chain.rounding import evaluation_error
 from verify.experiments import check_lags
-from verify.rounding import evaluation_error
+from verify.limits import pairs as limits
 
 ID = "horizon"
 UNIT_32 = UNIT["float32"]

@@ -1,16 +1,16 @@
 """[JL] Figure 1 on digits: does the training error of a vision Transformer fall like a power of the head dimension m_h?
 
-Published: a ViT on CIFAR-10, training error ~ m_h^{−0.27}. Here: `constructions.digits_vit` (one layer, one head, D = 32, 64 neurons) on
-the 1797 digits of scikit-learn, m_h = 1, 2, 4, 8, 16, and m_h = 0 (no coupling at all) for comparison; Adam, batches of 128, peak rate
-0.005 with a cosine. Runs of one seed share data order and all initial weights but W_Q and W_K over the m_h.
+Published: a ViT on CIFAR-10, training error ~ m_h^{−0.27}. Here: `constructions.training.digits_vit` (one layer, one head, D = 32, 64
+neurons) on the 1797 digits of scikit-learn, m_h = 1, 2, 4, 8, 16, and m_h = 0 (no coupling at all) for comparison; Adam, batches of 128,
+peak rate 0.005 with a cosine. Runs of one seed share data order and all initial weights but W_Q and W_K over the m_h.
 
 The error is measured after training, on all images: cross-entropy in nats, and the share of wrong classes. The power is a least-squares
 line through (log m_h, log mean over seeds); two standard errors go with it: that of the line's slope (how far the points are from a power
 law) and the jackknife over seeds (how far the slope would move with other seeds). The larger one is used for comparisons.
 
-A second question is what the trained heads use: the spectrum of their logits on the real patches (`verify.spectrum`). If the coupling that
-the task asks for had the decay exponent α of the trained one, [JL] Theorem 4.2 would promise m_h^{−(2α−1)} in mean square; for the L¹ error
-of its statement what follows is m_h^{−(α−1/2)}.
+A second question is what the trained heads use: the spectrum of their logits on the real patches (`verify.compare.spectrum`). If the
+coupling that the task asks for had the decay exponent α of the trained one, [JL] Theorem 4.2 would promise m_h^{−(2α−1)} in mean square;
+for the L¹ error of its statement what follows is m_h^{−(α−1/2)}.
 
 What to expect: 16 seeds gave −0.45 ± 0.07 for the cross-entropy and −0.60 ± 0.08 for the error rate, both steeper than published, and
 flattening: the powers of the cross-entropy from one m_h to the next were −0.83, −0.47, −0.35, −0.20. Nor is the power a constant of
@@ -28,10 +28,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from constructions.digits_vit import NEURONS, WIDTH, DigitsTransformer, cross_entropy, initial, tokens, training_errors
-from constructions.scores import Scores
-from constructions.training import Progress, adam, fit_ensemble, minibatches
-from verify.spectrum import HeadSpectrum, PowerLaw, power_law, spectra
+from constructions.files.scores import Scores
+from constructions.training.digits_vit import NEURONS, WIDTH, DigitsTransformer, cross_entropy, initial, tokens, training_errors
+from constructions.training.loop import Progress, adam, fit_ensemble, minibatches
+from verify.compare.spectrum import HeadSpectrum, PowerLaw, power_law, spectra
 
 ID = "jl-fig-1"
 RANKS = (0, 1, 2, 4, 8, 16)

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.couplings import CouplingTarget, SineCoupling
 from analyzer.errors import InputError
-from analyzer.exact import upper
-from analyzer.formulas import parse_formula
-from analyzer.low_rank import averages, budget, factors, hull_knots, uniform_knots
-from constructions.jl_4_2 import assemble
-from verify.jl_4_2 import outputs, random_tokens, wanted
-from verify.spectrum import power_law
+from analyzer.language.formulas import parse_formula
+from analyzer.lemmas.low_rank import averages, budget, factors, hull_knots, uniform_knots
+from analyzer.numbers.exact import upper
+from analyzer.targets.coupling import CouplingTarget, SineCoupling
+from constructions.theorems.jl_4_2 import assemble
+from verify.compare.spectrum import power_law
+from verify.theorems.jl_4_2 import outputs, random_tokens, wanted
 
 LENGTH = 16
 ALPHAS = ("0.55", "1")

@@ -10,7 +10,7 @@ Table 3: ρ(s) uniform on [0, 1], drawn per seed; *permuted*: tokens arrive in a
 Protocol, the same for both models and both tables: fresh batches of 16 sequences, mean square error, Adam after clipping the gradient
 to norm 0.1, a rate that warms up to 0.004 and follows a cosine down to a hundredth of it; all seeds and targets in one ensemble. Errors are
 mean squares over fresh held-out sequences, against targets in float64: sampled numbers. Beside them stand networks that are
-constructed, with certificates, and the floors of Prop 6.1 (`analyzer.theorems.jl_6`), which hold for every causal model.
+constructed, with certificates, and the floors of Prop 6.1 (`analyzer.limits.jl_6`), which hold for every causal model.
 
 Table 3 has a second RNN, trained less well: without clipping, at the usual rate 0.001 (at 0.004 it explodes). Permuted errors sit at
 their floor in any case, so the ratio says how well the RNN was trained on the original.
@@ -33,14 +33,14 @@ import optax
 from flint import arb
 
 from analyzer.errors import InputError
-from analyzer.exact import decimal_above, decimal_below, lower, rational, working_precision
-from analyzer.memory_kernels import parse_kernel
-from analyzer.theorems.jl_6 import PRECISION, Floor, causal_floor, swapped_ends
-from constructions.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
-from constructions.linear_rnn import delay_line, exponential_rnn, forward
-from constructions.training import Progress, Trained, adam, fit_ensemble
+from analyzer.kernels.memory_kernels import parse_kernel
+from analyzer.limits.jl_6 import PRECISION, Floor, causal_floor, swapped_ends
+from analyzer.numbers.exact import decimal_above, decimal_below, lower, rational, working_precision
+from constructions.theorems.linear_rnn import delay_line, exponential_rnn, forward
+from constructions.training.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
+from constructions.training.loop import Progress, Trained, adam, fit_ensemble
 from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
-from verify.linear_rnn import verify_delay_line, verify_linear_rnn
+from verify.theorems.linear_rnn import verify_delay_line, verify_linear_rnn
 
 LENGTH, SWAPPED, FILTER, UNITS = 32, 10, 5, 128
 KERNEL = "exp(-s)"

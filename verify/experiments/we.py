@@ -16,7 +16,8 @@ What the print leaves open, and what we do:
 * **Slopes**: trained, p = e^θ, from half-lives spread between 1 and 1000 tokens (log: p from 4 to 1/4), or as a row says from ALiBi's
   2^{−8h/H} or all alike at 1; or kept at ALiBi's, which ALiBi does not train.
 * **ρ of 4b at t = 0**: t = 0 counts (x_1000 with weight 1), and there are rows without it; 4a starts at t = 1, where t^{−1/2} is finite.
-* **Start**: as `constructions.learning.initial`, but the outer weights of FFNs positive, as those of f* are: a single neuron with a
+* **Start**: as `constructions.training.trainable.initial`, but the outer weights of FFNs positive, as those of f* are: a single neuron with
+a
   negative one would die.
 * **Sizes**: model dimension 8 with an FFN, 2 without; each head passes on one number, which for scalar tokens is no restriction.
 * **Rate**: warm-up and cosine, peak = travel/steps, so that shorter runs can move weights as far: travel 10 is AdamW's usual 1e-3 for
@@ -46,12 +47,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from analyzer.errors import InputError
-from constructions.learning import affine_readout, initial, optimiser, outputs, to_network, to_parameters
-from constructions.precision import with_x64
-from constructions.recipes import Recipe, Shape
-from constructions.reference import feed_forward, stream
-from constructions.training import Progress, fit_ensemble
-from constructions.transformer import Attention, AttentionKind, Layer, Transformer
+from constructions.network.precision import with_x64
+from constructions.network.transformer import Attention, AttentionKind, Layer, Transformer
+from constructions.run.reference import feed_forward, stream
+from constructions.training.loop import Progress, fit_ensemble
+from constructions.training.recipes import Recipe, Shape
+from constructions.training.trainable import affine_readout, initial, optimiser, outputs, to_network, to_parameters
 from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
 
 POSITIONS = (48, 56, 99)

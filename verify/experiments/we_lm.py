@@ -25,10 +25,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from constructions import learning
-from constructions.recipes import Recipe, Shape
-from constructions.training import Progress, fit_ensemble
-from constructions.transformer import Transformer
+from constructions.network.transformer import Transformer
+from constructions.training import trainable as learning
+from constructions.training.loop import Progress, fit_ensemble
+from constructions.training.recipes import Recipe, Shape
 from verify.experiments.corpus import Corpus
 
 ID = "we-lm"

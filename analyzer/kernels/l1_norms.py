@@ -1,0 +1,361 @@
+"""Memory kernels κ(s) = c·1{s=0} + Σ_h A_h k_h(s) in ball arithmetic, and their ℓ¹ norms with the infinite tail.
+
+For tokens in [−1, 1] the worst-case error of extracting x_{t−T} with the kernel κ *is* ‖κ − 1_T‖_ℓ¹, attained at the sign
+sequence of κ − 1_T: an enclosure of the norm is a certificate and a witness at once.
+
+Tails. A sum of exponentials obeys Σ_{s≥S} |κ(s)| ≤ Σ_h |A_h| z_h^S/(1−z_h), and likewise Σ_h |A_h| ζ(p_h, S) for powers. Powers that
+decay slowly (the paper's log bank: s^{−1.01}) need more: their exponents form a progression p_h = p_0 + αh, so
+κ(s) = s^{−p_0} Q(s^{−α}) with a polynomial Q of degree n = H−1, and the tail is an integral over x = s^{−α} ∈ [0, S^{−α}]
+
+    ∫_S^∞ |κ| ds = (1/α) ∫_0^{x_S} x^{(p_0−1)/α − 1} |Q(x)| dx
+
+which is enclosed cell by cell on a uniform grid in θ, x = x_S (1 + cos θ)/2, where Q is a trigonometric polynomial F of degree n:
+with grid step h = π/(mn), ‖F‖ ≤ max_grid|F| / cos(π/2m) (M. Riesz) and the chord error is at most n²h²/8 ‖F‖ (Bernstein).
+The step from the sum to the integral costs at most half the variation of κ.
+
+Kernels from which a memory kernel ρ is subtracted have two tails that cancel only in part. Beyond the window they are summed on blocks
+[A, B) that grow geometrically: with m the middle, r the half-length and Taylor coefficients c_k of κ − ρ at m,
+
+    |κ(s) − ρ(s) − Σ_{k<K} c_k (s−m)^k| ≤ C_K |s−m|^K,     C_K the K-th coefficient enclosed on the whole block;
+
+where |c_0| exceeds what the rest can change the sign is constant and Σ_{A≤s<B} |κ − ρ| = |Σ_k c_k Σ_s (s−m)^k| up to C_K r^K (B−A), with
+power sums in closed form (Bernoulli polynomials); other blocks are halved, down to single terms.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+from flint import arb, arb_poly, arb_series, ctx, fmpq, fmpq_poly
+
+from analyzer.kernels.memory_kernels import MemoryKernel, power_series
+from analyzer.numbers import chebyshev
+from analyzer.numbers.exact import dyadic, upper, working_precision
+
+TAIL_SHARE = arb(2) ** -12
+"""The part of the norm that a crude tail bound may add before more terms are summed: a loss of at most 2^-12 in sharpness."""
+MAX_EVALUATIONS = 2**20
+"""Terms times heads summed one by one before the tail of a slow power sum is integrated."""
+TAIL_BITS = 192
+"""Precision of a tail bound: no cancellation there, and equality with (3.4) is seen to far below a weight's last bit."""
+GRID = 8192
+"""Grid points for that integral."""
+WINDOW = 512
+"""Terms summed one by one before a kernel with a memory kernel in it is summed on blocks."""
+ORDER = 12
+"""Taylor terms on a block: with r/m ≤ 1/16 the remainder of a power s^−p is below 2^-40 of it."""
+MAX_TERMS = 1 << 14
+"""Single terms that the blocks of one kernel may fall back to; after that a block of unclear sign is only bounded."""
+FARTHEST = 1 << 60
+"""Blocks end here at the latest."""
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """Σ_h amplitude_h ratio_h^s for s ≥ 0, every ratio in [0, 1)."""
+
+    ratios: tuple[arb, ...]
+    amplitudes: tuple[arb, ...]
+    progression: bool = False
+    """The ratios are r_0, r_0 q, r_0 q², …: evaluate as a polynomial."""
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        if self.progression and len(self.ratios) > 2:
+            step = self.ratios[1] / self.ratios[0]
+            polynomial = arb_poly(list(self.amplitudes))
+            return [self.ratios[0] ** s * polynomial(step**s) for s in range(start, stop)]
+        terms = [a * z**start for a, z in zip(self.amplitudes, self.ratios, strict=True)]
+        result = []
+        for _ in range(start, stop):
+            result.append(sum(terms, arb(0)))
+            terms = [term * ratio for term, ratio in zip(terms, self.ratios, strict=True)]
+        return result
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x > 0 (possibly an interval); a ratio that is exactly 0 is seen at s = 0 only."""
+        rates = [(a, z.log()) for a, z in zip(self.amplitudes, self.ratios, strict=True) if not z.is_zero()]
+        return sum((arb_series([a]) * arb_series([rate * x, rate]).exp() for a, rate in rates), arb_series([0]))
+
+    def tail(self, start: int) -> arb:
+        """Upper bound of Σ_{s≥start} |·|."""
+        terms = (abs(a) * z**start / (1 - z) for a, z in zip(self.amplitudes, self.ratios, strict=True))
+        return sum(terms, arb(0))
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Σ_h amplitude_h s^{−p_h} for s ≥ 1 (nothing at s = 0), every p_h > 1."""
+
+    exponents: tuple[fmpq, ...]
+    amplitudes: tuple[arb, ...]
+    progression: bool = False
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        result = [arb(0)] if start == 0 < stop else []
+        seen = range(max(1, start), stop)
+        if self.progression and len(self.exponents) > 1:
+            base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
+            polynomial = arb_poly(list(self.amplitudes))
+            return result + [arb(s) ** -base * polynomial(arb(s) ** -step) for s in seen]
+        exponents = [arb(p) for p in self.exponents]
+        for s in seen:
+            terms = (a * arb(s) ** -p for a, p in zip(self.amplitudes, exponents, strict=True))
+            result.append(sum(terms, arb(0)))
+        return result
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x > 0 (possibly an interval)."""
+        pairs = zip(self.amplitudes, self.exponents, strict=True)
+        return sum((arb_series([a]) * arb_series(power_series(x, arb(1), -arb(p))) for a, p in pairs), arb_series([0]))
+
+    def tail(self, start: int) -> arb:
+        """Upper bound of Σ_{s≥start} |·| by the triangle inequality, Σ_h |A_h| ζ(p_h, start)."""
+        with working_precision(TAIL_BITS):
+            terms = (abs(a) * arb(p).zeta(arb(max(1, start))) for a, p in zip(self.amplitudes, self.exponents, strict=True))
+            return sum(terms, arb(0))
+
+    def is_slow(self) -> bool:
+        """Whether `slow_tail` applies: two exponents at least, in progression."""
+        return self.progression and len(self.exponents) > 1
+
+    def slow_tail(self, start: int) -> arb:
+        """Enclosure of Σ_{s≥start} |·| for exponents in progression: the integral described in the module's docstring."""
+        base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
+        degree = len(self.exponents) - 1
+        polynomial = arb_poly(list(self.amplitudes))
+        density = max(4, GRID // degree)  # m of the docstring
+        cells = density * degree
+        edge = arb(start) - arb(1) / 2
+        end = edge**-step
+        nodes = chebyshev.cosines(degree)
+        samples = [_short(polynomial(end * (1 + y) / 2)) for y in nodes]
+        with working_precision(128):
+            nodes, fine = chebyshev.cosines(degree), chebyshev.cosines(cells)
+            values = chebyshev.on_grid(chebyshev.series(samples, nodes), fine)
+            points = [_short(end * (1 + y) / 2) for y in fine]
+            return self._integrate(_short(base), _short(step), _short(edge), points, values, density)
+
+    @staticmethod
+    def _integrate(base: arb, step: arb, edge: arb, points: list[arb], values: list[arb], density: int) -> arb:
+        """The integral and its slack from the values of Q on the grid."""
+        cells = len(points) - 1
+        largest = arb(max(upper(abs(v)) for v in values))
+        peak = largest / (arb.pi() / (2 * density)).cos()
+        chord = (arb.pi() / density) ** 2 / 8 * peak
+        rate = (base - 1) / step
+        measure = [x**rate / (base - 1) for x in points[:-1]] + [arb(0)]
+        total, variation = arb(0), peak * edge**-base
+        for j in range(cells):
+            mass = (measure[j] - measure[j + 1]).nonnegative_part()
+            left, right = abs(values[j]), abs(values[j + 1])
+            spread = _density_ratio(points, j, cells, rate)
+            if values[j] * values[j + 1] > 0:
+                centroid = (1 / (1 + spread.sqrt())).union(spread.sqrt() / (1 + spread.sqrt())) if spread.is_finite() else _UNIT
+                mean = left + (right - left) * centroid
+            else:
+                highest = left.max(right)
+                mean = arb(0).union(highest.upper())
+                if spread.is_finite() and values[j] * values[j + 1] < 0:
+                    crossing = (left * left + right * right) / (2 * (left + right))
+                    mean = (crossing / spread).union((crossing * spread).upper())
+            total += mass * (mean + chord * _SIGNED).nonnegative_part()
+            # |F| varies by at most n·h·‖F‖ on a cell, and s^{−p} ≤ x_j^{p/α} there
+            variation += points[j] ** (base / step) * (arb.pi() / density) * peak
+        slack = variation / 2
+        return (total + slack * _SIGNED).nonnegative_part()
+
+
+_UNIT = arb(0).union(arb(1))
+_SIGNED = arb(-1).union(arb(1))
+
+
+def _short(value: arb) -> arb:
+    """The same enclosure with a midpoint of at most 128 bits, so that later operations are cheap."""
+    middle = arb(dyadic(value, 128))
+    return arb(middle, (value - middle).abs_upper())
+
+
+def _density_ratio(points: list[arb], j: int, cells: int, rate: arb) -> arb:
+    """Largest over smallest density x^{r−1} sin θ (with respect to θ) on cell j; infinite at the two ends."""
+    if j in (0, cells - 1):
+        return arb.pos_inf()
+    sines = [(arb.pi() * k / cells).sin() for k in (j, j + 1)]
+    top = arb(1) if 2 * j <= cells <= 2 * (j + 1) else sines[0].max(sines[1])
+    ratio = (points[j] / points[j + 1]) ** abs(rate - 1)
+    return arb((ratio * top / sines[0].min(sines[1])).upper())
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Finitely many values, s = 0, 1, …; zero afterwards."""
+
+    table: tuple[arb, ...]
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        return [self.table[s] if s < len(self.table) else arb(0) for s in range(start, stop)]
+
+    def tail(self, start: int) -> arb:
+        return sum((abs(v) for v in self.table[start:]), arb(0))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """residual·1{s=0} plus the groups; `spikes` (lag → weight) and weighted memory kernels are subtracted: an error kernel is a kernel."""
+
+    residual: fmpq
+    groups: tuple[Exponentials | Powers | Taps, ...]
+    spikes: tuple[tuple[int, fmpq], ...] = ()
+    subtracted: tuple[tuple[fmpq, MemoryKernel], ...] = ()
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        total = [arb(0)] * (stop - start)
+        for group in self.groups:
+            total = [a + b for a, b in zip(total, group.values(start, stop), strict=True)]
+        for weight, memory in self.subtracted:
+            total = [a - arb(weight) * b for a, b in zip(total, memory.values(start, stop), strict=True)]
+        for lag, weight in ((0, -self.residual), *self.spikes):
+            if start <= lag < stop:
+                total[lag - start] -= arb(weight)
+        return total
+
+    def tail(self, start: int) -> arb:
+        known = sum((abs(arb(weight)) * memory.tail(start) for weight, memory in self.subtracted), arb(0))
+        return sum((group.tail(start) for group in self.groups), known)
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series at x beyond the residual, the spikes and the taps."""
+        known = sum((-arb(weight) * memory.taylor(x) for weight, memory in self.subtracted), arb_series([0]))
+        return sum((group.taylor(x) for group in self.groups if not isinstance(group, Taps)), known)
+
+    def floats(self, length: int) -> list[float]:
+        """The first values, `length` of them at most, in float64: cut where the rest adds up to less than the last bit of 1."""
+        count = min(length, 64)
+        while count < length and not self.tail(count) < arb(2) ** -60:
+            count = min(length, 2 * count)
+        return [float(v) for v in self.values(0, count)]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Both ends of an ℓ¹ norm, and the kernel's values on the window that was summed term by term.
+
+    Two numbers and not one ball: a ball's radius has 30 bits only, and (3.3) and (3.4) can be met with equality.
+    """
+
+    least: arb
+    most: arb
+    window: tuple[arb, ...]
+
+    @property
+    def enclosure(self) -> arb:
+        return self.least.union(self.most)
+
+
+def l1_norm(kernel: Kernel) -> Norm:
+    """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated or summed on blocks."""
+    count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
+    allowed = MAX_EVALUATIONS // (8 if kernel.subtracted else 1)  # values of a memory kernel cost more
+    most = max(count, allowed // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
+    in_blocks = bool(kernel.subtracted) and not any(g.progression for g in kernel.groups if not isinstance(g, Taps))
+    if in_blocks:
+        analytic = [*(m.positive_from for _, m in kernel.subtracted), *(len(g.table) for g in kernel.groups if isinstance(g, Taps))]
+        most = max([WINDOW, count, *analytic])
+    window: list[arb] = []
+    while True:
+        window += kernel.values(len(window), count)
+        partial = sum((abs(v) for v in window), arb(0))
+        tail = kernel.tail(count)
+        settled = tail <= TAIL_SHARE * partial
+        if settled or count >= most:
+            break
+        count = min(2 * count, most)
+    least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
+    if not settled:
+        if in_blocks:
+            least, summed = _Blocks(kernel).tail(count, partial)
+        else:
+            integrated = _integrated_tail(kernel, count)
+            least, summed = integrated.lower(), integrated.upper()
+        most_tail = most_tail.min(summed)
+    return Norm((partial + least).lower(), (partial + most_tail).upper(), tuple(window))
+
+
+@dataclass
+class _Blocks:
+    """Σ|κ| over geometric blocks; `left` counts the single terms that may still be evaluated."""
+
+    kernel: Kernel
+    left: int = MAX_TERMS
+
+    def tail(self, start: int, partial: arb) -> tuple[arb, arb]:
+        """Both ends of Σ_{s≥start} |κ(s)|; blocks end where what is left is a small share of the sum."""
+        least, most, rest = arb(0), arb(0), self.kernel.tail(start)
+        while start < FARTHEST and not rest <= TAIL_SHARE / 4 * (partial + least):
+            stop = start + start // 8
+            part = self.block(start, stop, TAIL_SHARE**3 * (partial + least))
+            least, most = least + part.lower().max(arb(0)), most + part.upper().min(rest.upper())
+            start, rest = stop, self.kernel.tail(stop)
+        return least.lower(), (most + rest).upper()
+
+    def block(self, start: int, stop: int, negligible: arb) -> arb:
+        """Enclosure of Σ_{start≤s<stop} |κ(s)|."""
+        count = stop - start
+        if count <= 2 * ORDER and self.left > 0:
+            self.left -= count
+            return sum((abs(v) for v in self.kernel.values(start, stop)), arb(0))
+        middle, radius = arb(fmpq(start + stop - 1, 2)), arb(fmpq(count - 1, 2))
+        with _order(ORDER + 1):
+            here = _coefficients(self.kernel.taylor(middle))
+            everywhere = _coefficients(self.kernel.taylor(arb(middle, radius)))
+        remainder = abs(everywhere[ORDER]) * radius**ORDER
+        spread = sum((abs(c) * radius**k for k, c in enumerate(here[1:ORDER], start=1)), remainder)
+        if abs(here[0]) > spread:
+            signed = sum((c * arb(_power_sum(count, k)) for k, c in enumerate(here[:ORDER]) if k % 2 == 0), arb(0))
+            return (abs(signed) + count * remainder * _SIGNED).nonnegative_part()
+        crude = (count * (abs(here[0]) + spread).min(abs(everywhere[0]))).upper()
+        if crude <= negligible or self.left <= 0 or count <= 2 * ORDER:
+            return arb(0).union(crude)
+        half = (start + stop) // 2
+        self.left -= ORDER // 2
+        return self.block(start, half, negligible) + self.block(half, stop, negligible)
+
+
+@contextmanager
+def _order(terms: int) -> Iterator[None]:
+    """Context in which power series keep so many terms."""
+    previous, ctx.cap = ctx.cap, terms
+    try:
+        yield
+    finally:
+        ctx.cap = previous
+
+
+def _coefficients(series: arb_series) -> list[arb]:
+    found = series.coeffs()
+    return found + [arb(0)] * (ORDER + 1 - len(found))
+
+
+@cache
+def _bernoulli(k: int) -> fmpq_poly:
+    return fmpq_poly.bernoulli_poly(k)
+
+
+def _power_sum(count: int, k: int) -> fmpq:
+    """Σ_j (j − (count−1)/2)^k over 0 ≤ j < count, as (B_{k+1}((count+1)/2) − B_{k+1}((1−count)/2))/(k+1)."""
+    polynomial = _bernoulli(k + 1)
+    return (polynomial(fmpq(count + 1, 2)) - polynomial(fmpq(1 - count, 2))) / (k + 1)
+
+
+def _integrated_tail(kernel: Kernel, start: int) -> arb:
+    """The tail with slow power groups integrated; an enclosure for a single such group, otherwise [0, upper bound]."""
+    groups = kernel.groups
+    parts = [g.slow_tail(start) if isinstance(g, Powers) and g.is_slow() else arb(0).union(g.tail(start).upper()) for g in groups]
+    parts += [arb(0).union((abs(arb(weight)) * memory.tail(start)).upper()) for weight, memory in kernel.subtracted]
+    total = sum(parts, arb(0))
+    return total if len(parts) == 1 else arb(0).union(total.upper())
+
+
+def norm_of(memory: MemoryKernel) -> Norm:
+    """‖ρ‖_ℓ¹ of a memory kernel."""
+    return l1_norm(Kernel(fmpq(0), (), subtracted=((fmpq(-1), memory),)))

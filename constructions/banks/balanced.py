@@ -1,0 +1,545 @@
+"""Balanced banks: the decays and weights that are best for an arithmetic, by linear programming in multi-precision.
+
+For unit roundoff u the budgeted error (`analyzer.limits.budgeted_error`) is
+
+    min over decays, a, c of ‖κ − 1_T‖_ℓ¹ + u(|c| + Σ_h |a_h|),
+
+for given decays an ℓ¹ fit of the kernels' columns. Rows are the places s = 0, 1, 2, … one by one and then, in geometric blocks, their sums:
+|Σ_block κ| ≤ Σ_block |κ| keeps the programme a relaxation, so that its multipliers are a dual sequence that is constant on blocks.
+Two things make doubles enough for a problem whose solution has weights of size 1/u:
+
+* *Orthogonal columns.* K = QR in multi-precision; the programme is solved for y = Ra, with the well-conditioned Q and the prices uR^{−1}.
+  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to
+  less than a small share of u are left out: a unit of κ along them would cost more than it can gain.
+* *Refinement.* The programme is solved again for what is left, scaled to size 1, until the value settles.
+
+The active rows and columns of the last solution are then solved for exactly (`_vertex`). Decays come from column generation: start
+with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified
+afterwards.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat, fmpq
+from scipy.linalg import qr
+from scipy.optimize import linprog
+
+from analyzer.errors import Refusal
+from analyzer.lemmas.extraction import Rpe, golden
+from analyzer.limits.budgeted_error import FAMILIES, Bank, Dual, RpeSet, extraction_error, transform_samples, working_bits
+from analyzer.numbers.exact import dyadic, magnitude, to_grid, working_precision
+from constructions.banks.head_banks import HeadBank
+
+DENSE = 24
+"""Places written out one by one: this many and four times the lag, so that every block starts well behind the lag."""
+BLOCK = 24
+"""Blocks have length e/BLOCK at edge e: kernels turn on a logarithmic scale, and a block should not hold two turns."""
+DEPENDENT = 2.0**-20
+"""Columns within this share of their price of the span of the others are left out: a unit of κ along them costs a million."""
+TOLERANCE = 2.0**-8
+"""Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
+MAX_ROUNDS = 32
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head by type and decay; `decay` None stands for a limit: the residual and lin p → ∞ (`edge` 0), log p → ∞ (1), p → 0 or 1 (−1)."""
+
+    rpe: str
+    decay: fmpq | None
+    edge: int = 0
+
+
+RESIDUAL = Head("lin", None, 0)
+ONE = fmpq(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The places of a programme: row i stands for edges[i] ≤ s < edges[i+1], the last one for all that follows."""
+
+    edges: tuple[int, ...]
+    ends: bool = False
+    """Whether the rows end before the last edge; what heads have left there is then paid for head by head."""
+    _known: dict[Head, list[arb]] = field(default_factory=dict)
+
+    def column(self, head: Head) -> list[arb]:
+        """What a head puts into every row."""
+        if head.decay is None:
+            place = len(self.edges) - 1 if head.edge < 0 else self.edges.index(head.edge)
+            return [arb(int(i == place)) for i in range(len(self.edges) - self.ends)]
+        tails = self.tails(head)
+        return [a - b for a, b in zip(tails, [*tails[1:], arb(0)], strict=True)][: len(tails) - self.ends]
+
+    def beyond(self, head: Head) -> arb:
+        """The mass of a head that the rows do not hold."""
+        return self.tails(head)[-1] if self.ends and head.decay is not None else arb(0)
+
+    def tails(self, head: Head) -> list[arb]:
+        """The mass of a head at s ≥ e, for every edge e."""
+        if head not in self._known:
+            self._known[head] = self._survival(head)
+        return self._known[head]
+
+    def _survival(self, head: Head) -> list[arb]:
+        p = arb(head.decay)
+        if head.rpe == "lin":
+            return [(-p * e).exp() for e in self.edges]
+        whole = p.zeta()
+        result, running = [], whole
+        for place, edge in enumerate(self.edges):
+            result.append(running / whole)
+            after = self.edges[place + 1] if place + 1 < len(self.edges) else edge
+            seen = arb(edge) ** -p if edge else arb(0)
+            running = running - seen if after == edge + 1 else p.zeta(arb(after))
+        return result
+
+
+def rows_for(lag: int, top: int, first: int, linear: bool) -> Rows:
+    """Rows for a lag: one by one up to 4T + DENSE, then blocks up to `top`."""
+    edges = list(range(first, 4 * lag + DENSE))
+    while edges[-1] < top:
+        edge = edges[-1]
+        edges.append(edge + max(1, edge // BLOCK if linear else int(edge * math.expm1(min(1.0, math.log(edge) / BLOCK)))))
+    return Rows(tuple(edges))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved programme: weights of the columns, values δ of the rows, and the programme's value."""
+
+    weights: list[arb]
+    dual: list[arb]
+    value: arb
+
+
+class Programme:
+    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K."""
+
+    def __init__(self, columns: Sequence[Sequence[arb]], goal: Sequence[arb], prices: Sequence[arb]) -> None:
+        self.rows, self.count = len(goal), len(columns)
+        self.matrix = arb_mat(self.rows, self.count, [columns[j][i].mid() for i in range(self.rows) for j in range(self.count)])
+        self.goal, self.prices = arb_mat(self.rows, 1, list(goal)), list(prices)
+
+    @cached_property
+    def inverse(self) -> arb_mat:
+        """R^{−1} of K = QR."""
+        gram = (self.matrix.transpose() * self.matrix).mid().table()
+        lower: list[list[arb]] = []
+        for j in range(self.count):
+            row: list[arb] = []
+            for i in range(j):
+                row.append(((gram[j][i] - sum((a * b for a, b in zip(row, lower[i], strict=False)), arb(0))) / lower[i][i]).mid())
+            rest = (gram[j][j] - sum((a * a for a in row), arb(0))).mid()
+            row.append(rest.sqrt().mid())
+            lower.append(row)
+        entries = [lower[j][i] if j >= i else arb(0) for i in range(self.count) for j in range(self.count)]
+        return arb_mat(self.count, self.count, entries).inv().mid()
+
+    def solve(self, refinements: int = 6) -> Solution:
+        """The optimum, from doubles refined and then solved at the active rows and columns."""
+        inverse = self.inverse
+        orthogonal = (self.matrix * inverse).mid()
+        priced = arb_mat(
+            self.count, self.count, [inverse[i, j] * self.prices[i] for i in range(self.count) for j in range(self.count)]
+        ).mid()
+        table = np.vstack([_doubles(orthogonal), _doubles(priced)])
+        point = arb_mat(self.count, 1, [arb(0)] * self.count)
+        best: tuple[arb, arb_mat, np.ndarray] | None = None
+        scale = arb(1)
+        for _ in range(refinements):
+            left = [*_entries((self.goal - orthogonal * point).mid()), *_entries((priced * point).mid())]
+            left[self.rows :] = [-v for v in left[self.rows :]]
+            value = sum((abs(v) for v in left), arb(0)).mid()
+            if best is not None and value > best[0] * arb(0.999):
+                break
+            multipliers, step = _linear_programme(table, np.array([float(v / scale) for v in left]))
+            if best is None or value < best[0]:
+                best = (value, point, multipliers)
+            point = (point + arb_mat(self.count, 1, [arb(float(v)) * scale for v in step])).mid()
+            left_value = self._value(orthogonal, priced, point)
+            scale = left_value if left_value > 0 else arb(1)
+        return self._vertex(multipliers, (inverse * point).mid())
+
+    def _value(self, orthogonal: arb_mat, priced: arb_mat, point: arb_mat) -> arb:
+        rest = _entries((self.goal - orthogonal * point).mid()) + _entries((priced * point).mid())
+        return sum((abs(v) for v in rest), arb(0)).mid()
+
+    def _vertex(self, multipliers: np.ndarray, weights: arb_mat) -> Solution:
+        """Weights and dual values of the basis that the multipliers show: rows with |δ| < 1 are met, columns at their price used."""
+        inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1 - BINDING]
+        used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) > 1 - BINDING]
+        dual = [arb(float(v)) for v in multipliers[: self.rows]]
+        values = _entries(weights)
+        if len(inner) == len(used):
+            square = arb_mat(len(inner), len(used), [self.matrix[i, k] for i in inner for k in used])
+            try:
+                exact = square.solve(arb_mat(len(inner), 1, [self.goal[i, 0] for i in inner]))
+                fixed = {i: arb(round(float(multipliers[i]))) for i in range(self.rows) if i not in set(inner)}
+                right = []
+                for k in used:
+                    price = -self.prices[k] * arb(round(float(multipliers[self.rows + k])))
+                    right.append(price - sum((self.matrix[i, k] * d for i, d in fixed.items()), arb(0)))
+                solved = square.transpose().solve(arb_mat(len(used), 1, right))
+            except ZeroDivisionError:
+                return Solution(values, dual, self.objective(values))
+            candidate = [arb(0)] * self.count
+            for place, k in enumerate(used):
+                candidate[k] = exact[place, 0].mid()
+            corner = [fixed.get(i, arb(0)) for i in range(self.rows)]
+            for place, i in enumerate(inner):
+                corner[i] = solved[place, 0].mid()
+            if max(abs(float(v)) for v in corner) < 1 + 1e-3:
+                dual = corner
+            if self.objective(candidate) < self.objective(values) * arb(1.001):
+                values = candidate
+        return Solution(values, dual, self.objective(values))
+
+    def objective(self, weights: Sequence[arb]) -> arb:
+        """The value of the programme at given weights."""
+        rest = self.goal - self.matrix * arb_mat(self.count, 1, list(weights))
+        price = sum((p * abs(a) for p, a in zip(self.prices, weights, strict=True)), arb(0))
+        return (sum((abs(v) for v in _entries(rest)), arb(0)) + price).mid()
+
+
+BINDING = 1e-7
+"""Multipliers within this of ±1 count as ±1; the solver works to 1e-10."""
+
+
+def _entries(column: arb_mat) -> list[arb]:
+    return [column[i, 0] for i in range(column.nrows())]
+
+
+def _doubles(matrix: arb_mat) -> np.ndarray:
+    return np.array([[float(v) for v in row] for row in matrix.table()])
+
+
+def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
+    zeros = np.zeros(table.shape[1])
+    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
+        tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
+        for presolve in (True, False):
+            options = {**tolerances, "presolve": presolve}
+            found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
+            if found.status == 0 and found.x is not None:
+                return found.x, -found.eqlin.marginals
+    raise Refusal("the linear programme of a balanced bank was not solved; try another number of bits")
+
+
+def independent(columns: Sequence[Sequence[arb]], least: Sequence[arb]) -> list[int]:
+    """Columns whose distance from the span of those before exceeds their `least`, the largest multiples of it first.
+
+    A pivoted Cholesky factorisation of the Gram matrix.
+    """
+    count, rows = len(columns), len(columns[0])
+    matrix = arb_mat(rows, count, [columns[j][i].mid() for i in range(rows) for j in range(count)])
+    gram = (matrix.transpose() * matrix).mid().table()
+    distance = [gram[j][j] for j in range(count)]
+    chosen: list[int] = []
+    factors: list[dict[int, arb]] = []
+    open_columns = set(range(count))
+    while True:
+        open_columns = {j for j in open_columns if distance[j] > least[j] * least[j]}
+        if not open_columns:
+            return chosen
+        pivot = max(open_columns, key=lambda j: float((distance[j] / least[j] ** 2).log()))
+        root = distance[pivot].sqrt().mid()
+        factor = {}
+        for j in open_columns:
+            inner = gram[pivot][j] - sum((f[pivot] * f[j] for f in factors), arb(0))
+            factor[j] = (inner / root).mid()
+            distance[j] = (distance[j] - factor[j] * factor[j]).mid()
+        factors.append(factor)
+        chosen.append(pivot)
+        open_columns.discard(pivot)
+
+
+def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], Solution]:
+    """(heads that are independent of each other, the programme's solution for them)."""
+    columns = [rows.column(head) for head in heads]
+    prices = [price(head) + rows.beyond(head) for head in heads]
+    kept = independent(columns, [p * DEPENDENT for p in prices])
+    return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, [prices[k] for k in kept]).solve()
+
+
+class Balance:
+    """Banks and dual sequences for one set of head types and one unit roundoff, any lag; what is found is remembered."""
+
+    def __init__(self, rpe: RpeSet, unit: fmpq) -> None:
+        self.rpe, self.unit = rpe, unit
+        self.bits = -magnitude(arb(unit)) + 1
+        self.precision = working_bits(unit)
+        self._heads: list[Head] | None = None
+        self._duals: dict[int, Dual] = {}
+        self._rows: dict[tuple[int, ...], Rows] = {}
+
+    def _price(self, _: Head) -> arb:
+        return arb(self.unit)
+
+    def rows(self, lag: int) -> Rows:
+        """The places for a lag."""
+        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe != "log").edges
+        return self._rows.setdefault(edges, Rows(edges))
+
+    @cached_property
+    def limits(self) -> list[Head]:
+        """Heads at the ends of the range of decays, and the residual."""
+        ends = {"lin": [RESIDUAL], "log": [Head("log", None, 1)]}
+        return [h for family in FAMILIES[self.rpe] for h in ends[family]] + [Head("lin", None, -1)]
+
+    @cached_property
+    def coarse(self) -> list[Head]:
+        """The decays that column generation starts with."""
+        return [head for family in FAMILIES[self.rpe] for head in _coarse(family, self.bits)]
+
+    def dual(self, lag: int) -> Dual:
+        """The dual sequence of the longest lag up to this one which any bank can serve better than the zero bank."""
+        first = 1 if self.rpe == "lin" else 2  # a log head with p → ∞ sees the last token only: lag 1 costs u and shows nothing
+        for candidate in range(max(lag, first), first - 1, -1):
+            if candidate not in self._duals:
+                self._generate(candidate)
+            if candidate in self._duals:
+                return self._duals[candidate]
+        return Dual((1, 2), (self.unit, fmpq(0)))
+
+    def known_duals(self, lag: int) -> list[Dual]:
+        """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
+        last = [] if self._duals else [self.dual(lag)]  # not kept where the zero bank is best for every lag
+        return list(self._duals.values()) or last
+
+    def _generate(self, lag: int) -> None:
+        """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
+        with working_precision(self.precision):
+            rows = self.rows(lag)
+            goal = [arb(int(e == lag)) for e in rows.edges]
+            heads = list(dict.fromkeys([*(self._heads or ()), *self.limits, *self.coarse]))
+            for _ in range(MAX_ROUNDS):
+                heads, solution = solve(rows, goal, heads, self._price)
+                if solution.value > 1 - 1e-6:
+                    return
+                dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual))
+                self._heads = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
+                fresh = [head for family in FAMILIES[self.rpe] for head in _peaks(dual, family, self.unit)]
+                if not fresh:
+                    break
+                heads = [*self._heads, *fresh]
+            self._duals[lag] = dual
+
+    def bank(self, lag: int, decay_bits: int) -> Bank:
+        """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
+        self.known_duals(lag)
+        nothing = Bank((), (), fmpq(0))
+        if self._heads is None:
+            return nothing
+        with working_precision(self.precision):
+            if self.rpe != "lin" and lag == 1:
+                return Bank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
+            rows = self.rows(lag)
+            real = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
+            heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
+            goal, finite = [arb(int(e == lag)) for e in rows.edges[:-1]], Rows(rows.edges, ends=True)
+            heads, solution = solve(finite, goal, heads, self._price)
+            if solution.value > 1 - 1e-6:
+                return nothing
+            heads, solution = solve(finite, goal, _without_trifles(heads, solution), self._price)
+            depth = self.bits + STORED + 16
+            stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
+            residual = stored.pop(RESIDUAL, fmpq(0))
+            used = sorted((h for h, a in stored.items() if a != 0), key=lambda h: (h.rpe, h.decay))
+            return Bank(tuple((h.rpe, h.decay) for h in used), tuple(stored[h] for h in used), residual)
+
+
+def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
+    """The heads less those of the smallest weights, which together move the error by less than a share 2^-12 of the value."""
+    weights = dict(zip(heads, solution.weights, strict=True))
+    kept, spent = list(heads), arb(0)
+    for head in sorted(heads, key=lambda h: (magnitude(weights[h]), float(abs(weights[h])))):
+        spent += abs(weights[head])
+        if not spent <= solution.value * arb(2) ** -12:
+            break
+        kept.remove(head)
+    return kept
+
+
+STORED = 24
+"""Bits below u to which dual values are stored: they move F by a share 2^-24 of u at most."""
+TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 14}
+"""Edge after which one row holds all that follows: what a lin head with p > 2^-14, or a log head with p > 1 + 2^-7, has left is small."""
+
+
+def _rounded(head: Head, bits: int, unit_bits: int) -> Head:
+    """The head with its decay rounded; the limit p → ∞ of log heads becomes 2^{−p} ≤ 2^-16 u."""
+    if head.decay is None:
+        return Head("log", fmpq(unit_bits + 16))
+    return Head(head.rpe, dyadic(arb(head.decay), bits))
+
+
+def _coarse(family: str, bits: int) -> list[Head]:
+    """lin: z = tanh²(x/2), x in half steps of the half period π/λ, λ = 2 ln(1/u)/π. log: p = 1 + e^v, v in equal steps."""
+    if family == "lin":
+        step = math.pi**2 / (2 * bits * math.log(2)) / 2
+        count = math.ceil((math.log(4 * TOP["lin"]) + 2) / step)
+        return [Head("lin", dyadic(-((arb(step * k) / 2).tanh() ** 2).log(), 64)) for k in range(1, count + 1)]
+    low, high = -math.log(math.log(TOP["log"])) - 1, math.log(bits)
+    count = 2 * bits
+    return [Head("log", dyadic(1 + arb(high + (low - high) * k / count).exp(), 64)) for k in range(count + 1)]
+
+
+def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
+    """Decays at which |F| has a maximum above u, by parabolas through three samples on the logarithmic scale."""
+    pairs = transform_samples(dual, family, unit)
+    least = 0 if family == "lin" else 1
+    places = [float((p - least).log()) for p, _ in pairs]
+    sizes = [abs(float(value / arb(unit))) for _, value in pairs]
+    result = []
+    for k in range(1, len(pairs) - 1):
+        left, size, right = sizes[k - 1 : k + 2]
+        if size < left or size <= right or size < 1 + TOLERANCE / 4:
+            continue
+        bend = left - 2 * size + right
+        place = places[k] + 0.5 * (left - right) / bend * (places[k + 1] - places[k - 1]) / 2 if bend < 0 else places[k]
+        result.append(Head(family, dyadic(least + arb(place).exp(), 64)))
+    return result if max(sizes) > 1 + TOLERANCE else []
+
+
+def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[Bank, Dual]:
+    """The best weights of given heads for a lag, and the dual sequence of the same programme."""
+    slowest = min((p for rpe, p in heads if rpe == "lin"), default=fmpq(1))
+    top = max(TOP["lin"], 64 * math.ceil(float(1 / arb(slowest))))
+    columns = [RESIDUAL, *dict.fromkeys(Head(rpe, p) for rpe, p in heads)]
+    with working_precision(working_bits(unit)):
+        rows = rows_for(lag, top, 0, True)
+        kept, solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
+        depth = -magnitude(arb(unit)) + STORED
+        dual = Dual(rows.edges, tuple(to_grid(v, depth) for v in solution.dual))
+        stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
+    residual = stored.pop(RESIDUAL, fmpq(0))
+    used = [h for h in stored if stored[h] != 0]
+    return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
+
+
+def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
+    """(δ on s = 1..2T−1 with δ_T = 1, the places to solve for), nearly orthogonal to the heads and with its other entries as small as can
+    be.
+
+    What the lag law promises for fewer heads than it asks for; `analyzer.limits.lag_law.orthogonal_input` turns it into a certificate.
+    """
+    places = 2 * lag - 1
+    with working_precision(256 + 64 * len(heads)):
+        rows = Rows(tuple(range(1, places + 2)))
+        columns = [rows.column(Head(rpe, p))[:places] for rpe, p in heads]
+        matrix = arb_mat(places, len(heads), [columns[j][i].mid() for i in range(places) for j in range(len(heads))])
+        programme = Programme(columns, [arb(0)] * places, [arb(1)] * len(heads))
+        orthogonal = _doubles((matrix * programme.inverse).mid())
+    bound = np.hstack([orthogonal.T, np.zeros((len(heads), 1))])
+    box = np.vstack([np.hstack([sign * np.eye(places), -np.ones((places, 1))]) for sign in (1, -1)])
+    box[[lag - 1, places + lag - 1], -1] = 0
+    limit = np.zeros(2 * places)
+    limit[[lag - 1, places + lag - 1]] = (1, -1)
+    goal = np.append(np.zeros(places), 1.0)
+    free = [(None, None)] * (places + 1)
+    found = linprog(goal, A_ub=box, b_ub=limit, A_eq=bound, b_eq=np.zeros(len(heads)), bounds=free, method="highs")
+    if found.status != 0:
+        raise Refusal(f"no input that {len(heads)} heads cannot see was found for lag {lag}")
+    guess = [dyadic(arb(float(v)), 40) for v in found.x[:places]]
+    guess[lag - 1] = fmpq(1)
+    others = [i for i in range(places) if i != lag - 1]
+    _, _, order = qr(orthogonal[others].T, pivoting=True)
+    return guess, [others[k] + 1 for k in order[: len(heads)]]
+
+
+PROPOSALS = {"lin": 18, "log": 72}
+"""Programmes that the search for decays solves for one lag: 18 for a parameter, and log has two, twice."""
+MAX_SEARCHED = 64
+"""Lags times heads of a programme for which decays are fitted to all lags."""
+MAX_WORK = 1 << 13
+"""Programmes times heads that the search for a bank may cost: a dozen seconds."""
+
+
+def searched_lags(rpe: Rpe, lags: Sequence[int], heads: int) -> Sequence[int]:
+    """The lags that decays are fitted to: all of them, or where that is much work the longest, which costs most of the error."""
+    return lags if rpe == "lin" and len(lags) * heads <= MAX_SEARCHED else lags[-1:]
+
+
+def work(rpe: Rpe, lags: Sequence[int], heads: int) -> int:
+    """Programmes times heads that `balanced_bank` solves."""
+    return (PROPOSALS[rpe] * len(searched_lags(rpe, lags, heads)) + len(lags)) * heads
+
+
+def balanced_bank(
+    rpe: Rpe, lags: Sequence[int], price: Callable[[fmpq], float], heads: int, decay_bits: int, slowest: fmpq = ONE
+) -> HeadBank:
+    """A bank of the given number of heads for several lags, with a price on every unit of weight that may depend on the decay.
+
+    Minimises Σ_k ‖κ_k − 1_{T_k}‖₁ + Σ_h price(p_h)|a_kh| + price(p_1)|c_k|, p_1 the fastest head, over the weights and over decays of a
+    family that follows the optimum of all decays closely: lin z_j = tanh²(jθ/2), the extrema of the extremal F, with one parameter θ; log
+    p_j = b + e^{α − βj}, with two; no log head is slower than b = `slowest` ≥ 1. With twice as many heads as the longest lag a lin bank is
+    within a few per cent of that optimum.
+    """
+    cheapest = min(price(fmpq(1)), price(fmpq(8)))
+    unit_bits = max(4, math.ceil(-math.log2(cheapest)))
+    half_period = math.pi**2 / (2 * unit_bits * math.log(2))
+    with working_precision(128 + 3 * unit_bits):
+        top = TOP[rpe] if rpe == "lin" or slowest <= 1 else min(TOP[rpe], 1 << math.ceil(unit_bits / float(arb(slowest - 1))))
+        rows = Rows(rows_for(max(lags), top, 1 if rpe == "log" else 0, rpe == "lin").edges, ends=True)
+
+        def decays(first: float, second: float) -> list[fmpq]:
+            if rpe == "lin":
+                return [dyadic(-2 * (arb(first) * j / 2).tanh().log(), decay_bits) for j in range(1, heads + 1)]
+            return [dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
+
+        def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], Solution]]:
+            fastest = price(max(chosen))
+            given = [*([RESIDUAL] if rpe == "lin" else []), *(Head(rpe, p) for p in dict.fromkeys(chosen))]
+            prices = {head: arb(fastest if head.decay is None else price(head.decay)) for head in given}
+            return [solve(rows, [arb(int(e == lag)) for e in rows.edges[:-1]], given, prices.__getitem__) for lag in lags]
+
+        def cost(first: float, second: float) -> float:
+            return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second), searched)))
+
+        searched = searched_lags(rpe, lags, heads)
+        if rpe == "lin":
+            best = decays(math.exp(_least(lambda v: cost(math.exp(v), 0.0), math.log(half_period / 12), math.log(1.3 * half_period))), 0.0)
+        else:
+            first, second = math.log(unit_bits / 4), 8.0 / (heads + 1)
+            for _ in range(2):
+                second = _least(lambda v, first=first: cost(first, v), 0.1, 4.0)  # type: ignore[misc]
+                first = _least(lambda v, second=second: cost(v, second), 0.0, math.log(2 * unit_bits))  # type: ignore[misc]
+            best = decays(first, second)
+        best = sorted(set(best))
+        rounding = unit_bits + STORED + 16
+        weights, residuals = [], []
+        for used, solution in fit(best):
+            found = {head: to_grid(a, rounding) for head, a in zip(used, solution.weights, strict=True)}
+            weights.append(tuple(found.get(Head(rpe, p), fmpq(0)) for p in best))
+            residuals.append(found.get(RESIDUAL, fmpq(0)))
+        return HeadBank(rpe, tuple(best), tuple(lags), tuple(weights), tuple(residuals))
+
+
+def as_priced(bank: HeadBank, k: int) -> Bank:
+    """Memory k of a head bank as the budgeted error sees it."""
+    pairs = [((str(bank.rpe), p), a) for p, a in zip(bank.decays, bank.weights[k], strict=True) if a != 0]
+    return Bank(tuple(head for head, _ in pairs), tuple(a for _, a in pairs), bank.residuals[k])
+
+
+def fitted_error(bank: HeadBank, k: int) -> arb:
+    """Upper bound of ‖κ_k − 1_{T_k}‖₁ of memory k; call it with bits for the weights and for the error."""
+    return extraction_error(as_priced(bank, k), bank.lags[k])
+
+
+def weight_sums(bank: HeadBank) -> list[fmpq]:
+    """|c_k| + Σ_h |a_kh| for every memory."""
+    return [as_priced(bank, k).weight_sum for k in range(len(bank.lags))]
+
+
+def _least(function: Callable[[float], float], low: float, high: float) -> float:
+    """A minimum by a few samples and golden sections around the best of them."""
+    step = (high - low) / 7
+    places = [low + step * k for k in range(8)]
+    best = min(places, key=function)
+    return golden(function, max(low, best - step), min(high, best + step), 8)

@@ -1,0 +1,69 @@
+"""e^x for −X ≤ x ≤ 0 by additions and multiplications only, so that its rounding can be bounded: libraries do not say how theirs round.
+
+    n = [x/ln 2],   r = (x − n·ln2_hi) − n·ln2_lo,   e^x = 2ⁿ e^r,   e^r = 1 + r(1 + r(1/2 + … )) by Horner to the degree DEGREE.
+
+ln2_hi carries HIGH_BITS bits, so that n·ln2_hi is exact for |n| ≤ X/ln 2 + 1; scaling by 2ⁿ is exact because e^{−X} is a normal number. The
+degree is the least with (ln 2/2 + small)^{d+1}/(d+1)! below half a unit roundoff. `verify.chain.rounding` has the error analysis.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.numbers.exact import UNIT, dyadic, nearest, working_precision
+
+DEEPEST = {"float32": 80, "float64": 700}
+"""X: e^{−80} > 2^{−126}, e^{−700} > 2^{−1022}, the least normal numbers."""
+HIGH_BITS = {"float32": 12, "float64": 40}
+"""With n below 2^7 and 2^10 the product n·ln2_hi has at most 24 and 53 bits."""
+REDUCED = fmpq(9, 25)
+"""|r| ≤ ln 2/2 plus what rounding x/ln 2 can add: 0.36."""
+
+
+def degree(dtype: str) -> int:
+    """Least d with 0.36^{d+1} e^{0.36}/(d+1)! ≤ u/2."""
+    term, d = 1.5 * nearest(REDUCED), 0
+    while term > nearest(UNIT[dtype]) / 2:
+        d += 1
+        term *= nearest(REDUCED) / (d + 1)
+    return d
+
+
+def constants(dtype: str) -> tuple[fmpq, fmpq, fmpq, list[fmpq]]:
+    """(1/ln 2, ln2_hi, ln2_lo, 1/k! for k = 0..d) as the numbers of the type that are used."""
+    bits = {"float32": 24, "float64": 53}[dtype]
+    with working_precision(160):
+        log2 = arb.const_log2()
+        high = dyadic(log2, HIGH_BITS[dtype])
+        return (
+            dyadic(1 / log2, bits),
+            high,
+            dyadic(log2 - arb(high), bits),
+            [dyadic(1 / arb(k).fac(), bits) for k in range(degree(dtype) + 1)],
+        )
+
+
+def exp(x: jax.Array) -> jax.Array:
+    """e^x for x ≤ 0; anything below −X counts as −X."""
+    dtype = str(x.dtype)
+    inverse, high, low, coefficients = constants(dtype)
+    x = jnp.maximum(x, -DEEPEST[dtype])
+    n = jnp.round(x * _number(inverse, dtype))
+    r = (x - n * _number(high, dtype)) - n * _number(low, dtype)
+    result = jnp.full_like(x, _number(coefficients[-1], dtype))
+    for coefficient in reversed(coefficients[:-1]):
+        result = result * r + _number(coefficient, dtype)
+    return result * power_of_two(n)
+
+
+def _number(value: fmpq, dtype: str) -> Any:
+    return np.dtype(dtype).type(nearest(value))
+
+
+def power_of_two(n: jax.Array) -> jax.Array:
+    """2ⁿ for whole n in the range of normal numbers, from its bits."""
+    mantissa, bias, whole = (23, 127, jnp.int32) if n.dtype == jnp.float32 else (52, 1023, jnp.int64)
+    return jax.lax.bitcast_convert_type((n.astype(whole) + bias) << mantissa, n.dtype)

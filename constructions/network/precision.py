@@ -1,0 +1,45 @@
+"""Float types: their unit roundoff, and float64 without a global switch.
+
+JAX computes in float32 unless float64 is enabled. We never touch the global flag: every entry point that needs float64 runs inside
+JAX's own context manager (`jax.enable_x64`), which is scoped to that call and part of JAX's compilation cache key, so user code
+around it keeps its setting.
+"""
+
+import itertools
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import jax
+from flint import fmpq
+
+from analyzer.errors import InputError
+from analyzer.numbers.exact import UNIT, nearest
+
+HIGHEST = jax.lax.Precision.HIGHEST
+"""No reduced-precision matrix products on accelerators: certificates count on IEEE operations of the stated type."""
+
+MANTISSA = {"float32": 24, "float64": 53}
+SMALLEST: dict[str, fmpq] = {"float32": fmpq(1, 2**126), "float64": fmpq(1, 2**1022)}
+"""Least normal number: results below it may be flushed to zero."""
+
+
+def tap_count(power: fmpq, dtype: str, reach: int = 1) -> int:
+    """Least S with reach^p Σ_{s>S} s^{−p} ≤ reach^p S^{1−p}/(p−1) ≤ u/2; beyond 2^{40} or for p ≤ 1, some larger number."""
+    p = nearest(power)
+    if p <= 1:
+        return 1 << 40
+    half_unit = nearest(UNIT[dtype]) / 2
+    exponent = (p * math.log(max(reach, 1)) - math.log(half_unit * (p - 1))) / (p - 1)
+    return max(1, math.ceil(math.exp(min(exponent, 28.0))))
+
+
+def slowest_power(dtype: str, taps: int) -> fmpq:
+    """The least p = 9/8, 10/8, … whose head s^{−p} runs as at most this many taps."""
+    return next(p for p in (fmpq(k, 8) for k in itertools.count(9)) if tap_count(p, dtype) <= taps)
+
+
+def with_x64(dtype: str) -> AbstractContextManager[None]:
+    """The context in which arrays of this type exist."""
+    if dtype not in UNIT:
+        raise InputError(f"dtype {dtype!r} is not executable; choose from {', '.join(UNIT)}")
+    return jax.enable_x64(True) if dtype == "float64" else nullcontext()

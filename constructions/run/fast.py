@@ -1,0 +1,219 @@
+"""The fast forward pass: O(N) for lin heads (a scan), O(N·taps) or O(N log N) for log heads, jitted, batched.
+
+Per-head constants are computed once, outside XLA, correctly rounded from the stored decays (`head_constants`):
+
+* lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S;
+* log, short: the normalised kernel s^{−p}/ζ(p) falls below half a unit roundoff of mass after at most `MAX_TAPS` taps: those taps,
+  each correctly rounded, are the head, summed tap by tap;
+* log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length;
+* table: the taps e^{b(s)}/Σ e^{b}, each correctly rounded, if there are at most `MAX_TAPS`, else by FFT.
+
+Heads that read a lag slot (`constructions.run.lagged`) run the same scan or taps, without gain, and multiply the result by a factor looked
+up for their lag: fl(e^{θn}) or fl(n^p).
+
+So for lin and short log heads XLA performs additions and multiplications only, and `verify.chain.rounding` can bound every one of them.
+Softmax over all tokens of the array (window "full") couples all pairs: O(N²), with an exponential of our own
+(`constructions.network.exponential`) whose rounding is known. Other dp and nf scores fall back to the reference pass.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flint import arb
+
+from analyzer.errors import InputError
+from analyzer.numbers.exact import working_precision
+from constructions.network.exponential import exp
+from constructions.network.precision import HIGHEST, tap_count, with_x64
+from constructions.network.transformer import Attention, Layer, Transformer, table_weights, to_exact
+from constructions.run import reference
+from constructions.run.lagged import lagged_layers
+
+MAX_TAPS = 512
+"""Beyond this an FFT is cheaper than summing taps for arrays of a few thousand tokens and more."""
+
+
+def head_constants(attention: Attention) -> dict[str, np.ndarray]:
+    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (log or table heads, (heads, taps); none if some head is long)."""
+    dtype = np.asarray(attention.decay).dtype
+    decays = to_exact(attention.decay)
+    if attention.table is not None:
+        return {"ratio": np.zeros(0, dtype), "gain": np.zeros(0, dtype), "taps": _table_taps(attention, dtype)}
+    with working_precision(160):
+        ratios = [(-arb(decays[h])).exp() for h in attention.heads_of("lin")]
+        powers = [arb(decays[h]) for h in attention.heads_of("log")]
+        count = max((tap_count(decays[h], str(dtype)) for h in attention.heads_of("log")), default=0)
+        taps = np.zeros((len(powers), 0), dtype=dtype)
+        if 0 < count <= MAX_TAPS and attention.kind == "dp-free" and attention.window == "infinite":
+            table = [[0.0, *(float(arb(s) ** -p / p.zeta()) for s in range(1, count + 1))] for p in powers]
+            taps = np.array(table).astype(dtype)
+        return {
+            "ratio": np.array([float(z) for z in ratios]).astype(dtype),
+            "gain": np.array([float(1 - z) for z in ratios]).astype(dtype),
+            "taps": taps,
+        }
+
+
+def _table_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
+    if attention.kind != "dp-free" or attention.window != "infinite" or attention.table.shape[1] > MAX_TAPS:
+        return np.zeros((len(attention.rpe), 0), dtype)
+    with working_precision(160):
+        return np.array([[float(w) for w in row] for row in table_weights(attention)]).astype(dtype)
+
+
+def _states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
+    """S_t = z S_{t−1} + v_t along the first axis."""
+
+    def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state = ratio * state + value
+        return state, state
+
+    return jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)[1]
+
+
+def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s z^s v_{t−s} for the lin heads; values (N, …, H, dv), past (H, dv)."""
+    ratio = constants["ratio"][:, None]
+    infinite = attention.window == "infinite"
+    start = past / constants["gain"][:, None] if infinite else jnp.zeros_like(past)
+    states = _states(ratio, start, values)
+    if attention.kind == "tmx":
+        return states
+    if infinite:
+        return constants["gain"][:, None] * states
+    ages = jnp.arange(1, values.shape[0] + 1, dtype=values.dtype)
+    mass = -jnp.expm1(-attention.decay[heads] * ages[:, None]) / constants["gain"]
+    return states / mass.reshape(mass.shape[0], *[1] * (values.ndim - 3), mass.shape[1], 1)
+
+
+def _tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s taps_s v_{t−s} tap by tap; the constant past fills the positions before the array."""
+    length, count = values.shape[0], taps.shape[1]
+    padded = jnp.concatenate([jnp.broadcast_to(past, (count, *values.shape[1:])), values])
+
+    def add(total: jax.Array, s: jax.Array) -> tuple[jax.Array, None]:
+        shifted = jax.lax.dynamic_slice_in_dim(padded, count - s, length)
+        return total + taps[:, s][:, None] * shifted, None
+
+    total, _ = jax.lax.scan(add, jnp.zeros_like(values), jnp.arange(count))
+    return total
+
+
+def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s s^{−p} v_{t−s}, or Σ_s e^{b(s)} v_{t−s} up to a factor, by FFT, with the past's mass added; normalised unless tmx."""
+    length = values.shape[0]
+    kernel, beyond, whole = _long_kernels(attention, heads, length, values.dtype)
+    size = 2 * length
+    shape = (size // 2 + 1, *[1] * (values.ndim - 3), len(heads), 1)
+    spectrum = jnp.fft.rfft(kernel, n=size, axis=0).reshape(shape) * jnp.fft.rfft(values, n=size, axis=0)
+    total = jnp.fft.irfft(spectrum, n=size, axis=0)[:length]
+    column = (length, *[1] * (values.ndim - 3), len(heads), 1)
+    if attention.window == "infinite":
+        total = total + beyond.reshape(column) * past
+    if attention.kind == "tmx":
+        return total
+    mass = whole if attention.window == "infinite" else jnp.cumsum(kernel, axis=0)
+    mass = jnp.broadcast_to(mass, (length, len(heads))).reshape(column)
+    return jnp.where(mass > 0, total / jnp.where(mass > 0, mass, 1), 0)
+
+
+def _long_kernels(attention: Attention, heads: np.ndarray, length: int, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(values at s < N, sum over s > t for every position t, sum over all s), each (…, H), before normalisation."""
+    positions = jnp.arange(-1, length, dtype=dtype)
+    beyond = jnp.exp(reference.log_past_mass(attention, positions)[heads].T)
+    s = positions[1:, None]
+    if attention.table is None:
+        return jnp.where(s >= 1, jnp.maximum(s, 1) ** -attention.decay[heads], 0), beyond[1:], beyond[:1]
+    top = attention.table.max(axis=1)
+    kernel = jnp.exp(attention.table - top[:, None]).T[:length]
+    kernel = jnp.concatenate([kernel, jnp.zeros((length - kernel.shape[0], len(heads)), dtype)])
+    return kernel, beyond[1:] * jnp.exp(-top), beyond[:1] * jnp.exp(-top)
+
+
+def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Attention output for x (…, N, D), and for the constant past (D,)."""
+    if "factor" in constants:
+        return _attend_by_lag(attention, constants, x, past)
+    if attention.window == "full":
+        return _attend_all(attention, x), jnp.zeros_like(past)
+    if attention.kind in ("dp", "nf"):
+        return reference.attend(attention, x, past)
+    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
+    past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    parts, order = [], []
+    lin, log = attention.heads_of("lin"), np.concatenate([attention.heads_of("log"), attention.heads_of("table")])
+    if len(lin):
+        parts.append(_scan(attention, constants, lin, values[..., lin, :], past_value[lin]))
+        order.append(lin)
+    if len(log):
+        chosen, chosen_past = values[..., log, :], past_value[log]
+        short = constants["taps"].shape[1] > 0
+        parts.append(_tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
+        order.append(log)
+    mixed = jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :]
+    if attention.kind == "tmx":
+        slot = jnp.moveaxis(jnp.einsum("hd,...td->...th", attention.pointer, x, precision=HIGHEST), -2, 0)
+        is_lin = np.array([kind == "lin" for kind in attention.rpe])
+        factor = attention.decay * jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
+        mixed = jnp.exp(factor)[..., None] * mixed
+    output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
+    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, reference.log_whole_mass(attention, past.dtype))
+
+
+def _attend_all(attention: Attention, x: jax.Array) -> jax.Array:
+    """Softmax of the dot products over all tokens: Σ_s w_s v_s / Σ_s w_s with w_s = e^{a_s − max a}."""
+    q, k, v = (jnp.einsum("hkd,...td->...htk", w, x, precision=HIGHEST) for w in (attention.query, attention.key, attention.value))
+    logits = jnp.einsum("...htk,...hsk->...hts", q, k, precision=HIGHEST)
+    weights = exp(logits - logits.max(axis=-1, keepdims=True))
+    mixed = jnp.einsum("...hts,...hsv->...htv", weights, v, precision=HIGHEST) / weights.sum(axis=-1, keepdims=True)
+    return jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
+
+
+def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Attention of heads that read lag slots: Σ_s e^{−ps} v_{t−s} or Σ_s s^{−p} v_{t−s}, times the factor of the position's lag."""
+    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
+    past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    is_lin = attention.rpe[0] == "lin"
+    if is_lin:
+        mass = past_value / (1 - constants["ratio"])[:, None]
+        states = _states(constants["ratio"][:, None], mass, values)
+    else:
+        mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
+        states = _tap_sum(constants["taps"], values, past_value)
+    mixed = _factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
+    output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
+    return output, jnp.einsum("hdv,hv->d", attention.output, _factor(constants, past)[:, None] * mass, precision=HIGHEST)
+
+
+def _factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
+    """The factor of every head for the lag in its slot, (…, H)."""
+    table = constants["factor"]
+    lag = jnp.clip(jnp.take(x, constants["slot"], axis=-1), 0, table.shape[1] - 1).astype(int)
+    return table[jnp.arange(table.shape[0]), lag]
+
+
+@partial(jax.jit, static_argnames="last")
+def _step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+    attended, past_attended = attend(layer.attention, constants, x, past)
+    return reference.feed(layer.feedforward, x + attended, past + past_attended, last)
+
+
+def network_constants(network: Transformer) -> tuple[dict[str, np.ndarray], ...]:
+    """The constants of every layer, from lag tables where its heads read lag slots."""
+    if not all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
+        return tuple(head_constants(layer.attention) for layer in network.layers)
+    try:
+        return tuple(layer.constants or {} for layer in lagged_layers(network))
+    except InputError:
+        return tuple(head_constants(layer.attention) for layer in network.layers)
+
+
+def forward(network: Transformer, tokens: Any) -> np.ndarray:
+    """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
+    constants = network_constants(network)
+    with with_x64(network.dtype):
+        tokens = jnp.asarray(tokens, dtype=network.dtype)
+        return np.asarray(reference.run_layers(network, tokens, lambda index, layer, *state: _step(layer, constants[index], *state)))

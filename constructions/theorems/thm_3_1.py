@@ -1,0 +1,305 @@
+"""The weights of Theorem 3.1 (statement and bounds: `analyzer.theorems.thm_3_1`).
+
+Residual stream of width D = (M+1)d in named blocks: `x0` holds x_t, `m1` … `mM` the memories.
+
+    W_E   x_t into x0, and c_k x_t into block m_k (the residual weight of its bank)
+    heads W_V^h reads x0, W_O^h writes a_kh times it into every block m_k that head h serves, decay p_h
+    FFN   f on the box of the memories delivered, by splines or Barron sampling
+
+Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `minimal` serves all lags with T_M heads.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import OptionValue, Refusal, Remedy, finer, larger_error
+from analyzer.families import Fixed, Kernel
+from analyzer.kernels.l1_norms import l1_norm
+from analyzer.lemmas.extraction import Rpe, Tuning, attention_bound, minimal_bound, solve_heads
+from analyzer.numbers.exact import upper, working_precision
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.protocol import LayerTarget
+from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check, deeper, exactly
+from constructions.banks import head_banks as bank_of
+from constructions.banks.balanced import MAX_WORK, balanced_bank, fitted_error, weight_sums, work
+from constructions.banks.head_banks import HeadBank
+from constructions.banks.mixed import mixed_minimal
+from constructions.network.precision import MANTISSA, SMALLEST, UNIT, slowest_power, tap_count
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
+from constructions.neurons import feedforward
+from constructions.run import fast
+from constructions.run.fused import fuse
+from constructions.theorems.construction import Construction
+
+BOX_SHARE = arb(2) ** -10
+"""By this share of e the read-out's box exceeds the memories delivered."""
+MAX_SLOPE = 1e12
+"""Steeper read-outs would need extraction errors near the least one offered."""
+
+
+def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream; they follow from the target, whatever the network."""
+    return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
+
+
+def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> Construction:
+    """Build the network of Theorem 3.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
+    options = Fixed.of(options, keywords)
+    check(target, options)
+    budget = DEFAULT_ERROR if options.error is None else options.error
+    curved = bool(target.readout.ridges)
+    cap = min(1.0, budget)
+    box = box_of(target, [arb(cap)] * len(target.lags))
+    lipschitz = target.readout.lipschitz(box)[1:]
+    if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
+        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
+    attention_error = budget / 2 if curved else budget
+    head_banks = _banks(target, options, lipschitz, attention_error, cap)
+    ways = (*deeper(target, options.rpe, options.bank, options.heads, options.share), *exactly(target, options.bank))
+    check_taps(head_banks, options.dtype, *ways)
+    network, draws = with_readout(target, head_banks, options, budget / 2, box)
+    return Construction(target, options, network, draws)
+
+
+def with_readout(
+    target: LayerTarget, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
+) -> tuple[Transformer, int]:
+    """The network of these banks with a read-out on the box of what they deliver (or on `box`, if it is affine), and the draws it took."""
+    network = assemble(target, head_banks, placeholder(target))
+    radii = box_of(target, _delivered(target, network, head_banks, options.dtype)) if target.readout.ridges else box
+    neurons, draws = feedforward.read_out_neurons(options.ffn, target.readout, radii, options.width, error, options.seed)
+    return round_network(assemble(target, head_banks, feedforward.as_network(neurons)), options.dtype), draws
+
+
+def box_of(target: LayerTarget, errors: Sequence[arb]) -> list[arb]:
+    """Radii of the box of (x0, memories): what they can be, and e_k more for memory k."""
+    slack = [arb(0)] * target.dim + [e for e in errors for _ in range(target.dim)]
+    return [r + e for r, e in zip(target.radii(), slack, strict=True)]
+
+
+def placeholder(target: LayerTarget) -> FeedForward:
+    return FeedForward(zeros(1, target.readout.coordinates), zeros(1), zeros(1, 1))
+
+
+def _delivered(target: LayerTarget, network: Transformer, head_banks: list[HeadBank], dtype: str) -> list[arb]:
+    """Certified extraction errors of the banks, enlarged by what rounding may add, so that the read-out's range covers it."""
+    layer = fuse(network)
+    heads = sum(b.heads for b in head_banks)
+    slowest = min((p for b in head_banks if b.rpe == "log" for p in b.decays), default=None)
+    taps = 0 if slowest is None or dtype == "exact" else min(fast.MAX_TAPS + 1, tap_count(slowest, dtype))
+    errors = []
+    with working_precision(layer.bits):
+        for k, lag in enumerate(target.served, start=1):
+            row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
+            error = l1_norm(layer.kernel(row, 0, *target.wanted(row, 0))).most * (1 + BOX_SHARE)
+            size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
+            size += sum((abs(arb(b.residuals[b.lags.index(lag)])) for b in head_banks if lag in b.lags), arb(1))
+            slack = arb(0) if dtype == "exact" else arb(rounding_price(target, heads, dtype) + taps * UNIT[dtype]) * size
+            errors.append(arb(upper(error + slack)))
+    return errors
+
+
+def rounding_price(target: LayerTarget, heads: int, dtype: str) -> fmpq:
+    """What a unit of weight costs in rounding: u times the operations between a token and its memory.
+
+    Storage of weight, ratio and gain: 4. Embedding: d + 1 terms, values: D terms, scan and gain: 5, output: H d terms, residual: 1.
+    (Taps of log heads come on top: their number follows from the decays.)
+    """
+    return UNIT[dtype] * (4 + (target.dim + 1) + target.readout.coordinates + 5 + heads * target.dim + 1)
+
+
+def _banks(target: FixedMemory, options: Fixed, lipschitz: list[arb], attention_error: float, cap: float) -> list[HeadBank]:
+    lags, rpe, bank, heads, dtype, share = target.lags, options.rpe, options.bank, options.heads, options.dtype, options.share
+    if rpe == "mixed":
+        return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
+    if bank == "balanced":
+        return [_balanced(target, rpe, heads, dtype)]
+    if bank == "minimal":
+        count = lags[-1] if heads is None else heads
+        if dtype != "exact":
+            return [_budgeted(target, rpe, count, dtype, attention_error)]
+
+        def holds(errors: list[arb]) -> bool:
+            total = sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
+            return upper(total) <= attention_error and all(upper(e) <= cap for e in errors)
+
+        return [bank_of.exact_minimal(rpe, lags, count, holds, attention_error)]
+    if heads is not None:
+        bound = attention_bound(rpe, lags, heads, bank, None, share)
+    else:
+        steepest = max(1.0, *(upper(lip) for lip in lipschitz), 0.0)
+        bound = solve_heads(rpe, lags, min(cap, attention_error / steepest), bank, None, share)
+        if bound.total_heads > MAX_HEADS:
+            per = steepest * (2 if target.readout.ridges else 1)
+            reached = upper(attention_bound(rpe, lags, FEW, bank, None, share).total) if 3 * len(lags) <= FEW else math.inf
+            minimal: dict[str, OptionValue] = {"bank": "minimal"} | ({"share": False} if share else {})
+            raise Refusal(
+                f"the {bank} bank's bound asks for {bound.total_heads} heads at this error, {MAX_HEADS} is the most that we build",
+                minimal,
+                *(larger_error(reached * per) if reached <= 1 else ()),
+            )
+    tunings = [t if dtype == "exact" else representable(t, h, rpe, dtype) for t, h in zip(bound.tunings, bound.heads, strict=True)]
+    if share:
+        return [bank_of.interpolation_bank(rpe, lags, heads or bound.heads[0], tunings[0])]
+    return [bank_of.interpolation_bank(rpe, (lag,), h, t) for lag, h, t in zip(lags, bound.heads, tunings, strict=True)]
+
+
+FEW = 512
+"""Heads of an interpolation bank that are built in a second: larger errors are proposed for so many."""
+
+
+def check_taps(head_banks: list[HeadBank], dtype: str, *remedies: Remedy) -> None:
+    """Refuse log heads that fall so slowly that a float network runs them by FFT, whose rounding is not certified."""
+    slowest = min((p for bank in head_banks if bank.rpe == "log" for p in bank.decays), default=None)
+    if dtype != "exact" and slowest is not None and tap_count(slowest, dtype) > fast.MAX_TAPS:
+        reason = (
+            f"a log head with decay {float(arb(slowest)):.3g} falls so slowly that {dtype} runs it by FFT, whose rounding is not certified"
+        )
+        raise Refusal(reason, *remedies)
+
+
+def _balanced(target: FixedMemory, rpe: Rpe, heads: int | None, dtype: str) -> HeadBank:
+    """The balanced bank with the given heads, or the best of a few sizes between T and 2T + 6, for the price of this type's rounding.
+
+    Log heads must fall so fast that they run as taps: slower ones run by FFT, whose rounding is not certified.
+    """
+    slowest = fmpq(0) if rpe == "lin" else slowest_power(dtype, fast.MAX_TAPS)
+    longest, unit = target.lags[-1], float(arb(UNIT[dtype]))
+    sizes = [heads] if heads is not None else sorted({longest, longest + 2, longest + 4, 2 * longest + 2, 2 * longest + 6})
+
+    needed = sum(work(rpe, target.lags, count) for count in sizes)
+    if needed > MAX_WORK:
+        raise Refusal(
+            f"a balanced {rpe} bank for {len(target.lags)} lags up to {longest} asks for linear programmes of {needed} heads in all, the "
+            f"limit is {MAX_WORK}",
+            {"bank": "minimal", "dtype": "exact"},
+        )
+
+    def found(count: int) -> tuple[float, HeadBank]:
+        operations = float(arb(rounding_price(target, count, dtype)))
+        price = {
+            "lin": lambda p: operations + 2 * unit / -math.expm1(-float(arb(p))),
+            "log": lambda p: operations + unit * tap_count(p, dtype),
+        }[rpe]
+        chosen = balanced_bank(rpe, target.lags, price, count, MANTISSA[dtype], slowest)
+        with working_precision(256):
+            budgets = [fitted_error(chosen, k) + arb(operations) * arb(weight) for k, weight in enumerate(weight_sums(chosen))]
+        return sum(upper(b) for b in budgets), chosen
+
+    return min((found(count) for count in sizes), key=lambda pair: pair[0])[1]
+
+
+def representable(tuning: Tuning, heads: int, rpe: Rpe, dtype: str) -> Tuning:
+    """α and γ on a grid so coarse that every decay γ + αk (log: 1 + γ + αk) is a number of the type."""
+    top = float(arb(tuning.gamma + tuning.alpha * heads)) + (rpe == "log")
+    grid = fmpq(2) ** (math.ceil(math.log2(top)) + 1 - MANTISSA[dtype])
+
+    def snap(value: fmpq) -> fmpq:
+        return max(fmpq(1), fmpq(round(float(arb(value / grid))))) * grid
+
+    return Tuning(snap(tuning.alpha), snap(tuning.gamma))
+
+
+MAX_FLOAT_HEADS = 27
+"""u·2^{2T−1} reaches 1 at T = 27 in float64: no float bank with more heads is searched for."""
+
+
+def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
+    """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
+    unit, lags = UNIT[dtype], target.lags
+    ways = [*deeper(target, rpe, "minimal", None if count == lags[-1] else count), *finer(dtype)]
+    least = arb(unit) * arb(2) ** (2 * count - 1)
+    if rpe == "lin" and count == lags[-1] and upper(least) > error:
+        raise Refusal(
+            f"{dtype} cannot hold lag {count} at error {error:g}: the minimal bank's weights add up to at least 2^{2 * count - 1}, so "
+            f"rounding them costs up to u·2^{2 * count - 1} = {upper(least):.3g}",
+            *_more_heads(target, rpe, count, dtype, error),
+            *ways,
+        )
+    if count > MAX_FLOAT_HEADS:
+        fewer: list[Remedy] = [{"heads": None}] if lags[-1] < count else []
+        raise Refusal(f"{count} heads of a minimal bank are more than any float type resolves (limit {MAX_FLOAT_HEADS})", *fewer, *ways)
+    price = rounding_price(target, count, dtype)
+    bank = bank_of.budgeted_minimal(rpe, lags, count, price, MANTISSA[dtype])
+    with working_precision(256):
+        promised = sum((minimal_bound(rpe, lag, bank.decays) for lag in lags), arb(0))
+        size = bank_of.weight_sum(bank)
+        if upper(promised + arb(unit) * size) > error:
+            enough = upper(promised + arb(price) * size) * (2 if target.readout.ridges else 1)
+            raise Refusal(
+                f"{dtype} cannot hold lag {lags[-1]} at error {error:g}: the best minimal {rpe} bank has extraction error "
+                f"{upper(promised):.3g} and weights adding up to {upper(size):.3g}, which costs "
+                f"{upper(arb(unit) * size):.3g} to store",
+                *_more_heads(target, rpe, count, dtype, error),
+                *ways,
+                *(larger_error(enough) if enough < 1 else ()),
+            )
+    return bank
+
+
+def larger_sizes(lag: int) -> list[int]:
+    """Numbers of heads that are tried for a lag when as many heads as the lag do not do: zeros beyond the lag are worth their weights."""
+    return sorted({lag + 2, lag + 4, 2 * lag + 2, 2 * lag + 6})
+
+
+def _more_heads(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> list[Remedy]:
+    """The first larger minimal bank whose extraction error and price of rounding stay below the error, with what rounding adds to spare."""
+    for heads in larger_sizes(target.lags[-1]):
+        if count < heads <= MAX_FLOAT_HEADS:
+            price = rounding_price(target, heads, dtype)
+            bank = bank_of.budgeted_minimal(rpe, target.lags, heads, price, MANTISSA[dtype])
+            slow = rpe == "log" and tap_count(min(bank.decays), dtype) > fast.MAX_TAPS
+            with working_precision(256):
+                cost = sum((minimal_bound(rpe, lag, bank.decays) for lag in target.lags), arb(0)) + arb(price) * bank_of.weight_sum(bank)
+            if not slow and upper(cost) <= error / 2:
+                return [{"heads": heads}]
+    return []
+
+
+def assemble(target: LayerTarget, head_banks: list[HeadBank], ffn: FeedForward) -> Transformer:
+    """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
+    d, blocks = target.dim, slots(target)
+    width = target.readout.coordinates
+    block_of = dict(zip(target.served, list(blocks.values())[1:], strict=True))
+    total = sum(b.heads for b in head_banks)
+    embedding, value, output = zeros(width, d), zeros(total, d, width), zeros(total, width, d)
+    for i in range(d):
+        embedding[blocks["x0"][i], i] = fmpq(1)
+        value[:, i, blocks["x0"][i]] = fmpq(1)
+    start = 0
+    for bank in head_banks:
+        for lag, weights, residual in zip(bank.lags, bank.weights, bank.residuals, strict=True):
+            for i, row in enumerate(block_of[lag]):
+                embedding[row, i] += residual
+                for h, weight in enumerate(weights):
+                    output[start + h, row, i] = weight
+        start += bank.heads
+    attention = Attention(
+        decay=exact_array([p for b in head_banks for p in b.decays]),
+        value=value,
+        output=output,
+        query=zeros(total, 0, width),
+        key=zeros(total, 0, width),
+        pointer=zeros(0, width),
+        rpe=tuple(b.rpe for b in head_banks for _ in range(b.heads)),
+    )
+    return Transformer(embedding, zeros(width), (Layer(attention, ffn),))
+
+
+def round_network(network: Transformer, dtype: str) -> Transformer:
+    """The network in a float type; refused if a weight overflows or underflows it."""
+    if dtype == "exact":
+        return network
+    largest = np.finfo(dtype).max
+    for layer in network.layers:
+        arrays = {"output": layer.attention.output, "embedding": network.embedding, "feed-forward": layer.feedforward.outer}
+        for name, array in arrays.items():
+            if not np.isfinite(to_float(array, dtype)).all():
+                raise Refusal(f"a {name} weight exceeds {largest:.3g}, the largest {dtype}", {"dtype": "exact"})
+        if not (to_float(layer.attention.decay, dtype) >= float(arb(SMALLEST[dtype]))).all():
+            raise Refusal(f"a decay is below the least normal {dtype}", {"dtype": "exact"})
+    return network.map(lambda a: to_float(a, dtype))

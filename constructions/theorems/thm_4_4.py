@@ -1,0 +1,411 @@
+"""The weights of Theorem 4.4, and of Theorem 4.1 and Propositions 4.3 and 4.5 (statements: `analyzer.statements.registry`).
+
+Residual stream of width D = (M+1)(d+1): x_t, the memories, one lag slot per memory, a constant slot.
+
+    W_E       x_t into the block x0; everything else starts at 0
+    layer 1   attention off; the FFN writes the lags of the first memories, and 1 into the constant slot
+    layer l   head h of memory k: W_V reads x0, W_O writes a_h times it into block k;
+              dp:  W_Q = p_h · (lag slot k), W_K = constant slot      tmx:  w = lag slot k
+              so that the score is −p_h(s − g) or −p_h log(s/g); its FFN writes the lags of the next memories
+    last FFN  f on the box of the memories delivered, by splines or Barron sampling
+
+The inner FFNs are exact encodings or Barron samples followed by rounding, or relu staircases without
+(`constructions.neurons.lag_encoding`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import Refusal, Remedy, finer, larger_error
+from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive
+from analyzer.kernels.l1_norms import l1_norm
+from analyzer.lemmas.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
+from analyzer.lemmas.feedforward import plan_feedforward
+from analyzer.lemmas.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_ball, slot_form
+from analyzer.lemmas.relu_error import Neuron, local_range
+from analyzer.numbers.exact import UNIT, lower, rational, upper, working_precision
+from analyzer.targets.adaptive import AdaptiveMemory
+from analyzer.theorems.thm_3_1 import extraction_budget
+from analyzer.theorems.thm_4_4 import check_options, check_sizes
+from constructions.banks.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
+from constructions.network.precision import MANTISSA
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
+from constructions.neurons import feedforward
+from constructions.neurons.lag_encoding import exact_encoding, sampled_encoding, staircase
+from constructions.run.lagged import MAX_TABLE, lagged_layers
+from constructions.theorems.construction import Construction
+from constructions.theorems.thm_3_1 import BOX_SHARE, FEW, MAX_SLOPE, round_network
+
+MARGIN_SHARE = 4
+"""Extraction errors may use up one part in this many of a rounding margin or plateau; the rest is for the encoding, and for safety."""
+MAX_DRAWS = 4
+"""Samples tried at each width before it is doubled."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Coordinates of the residual stream."""
+
+    memories: int
+    dim: int
+
+    def block(self, k: int) -> range:
+        """Token block k: 0 is x_t, then the memories."""
+        return range(k * self.dim, (k + 1) * self.dim)
+
+    @property
+    def tokens(self) -> int:
+        return (self.memories + 1) * self.dim
+
+    def lag(self, memory: int) -> int:
+        """The lag slot of a memory (counted from 0)."""
+        return self.tokens + memory
+
+    @property
+    def constant(self) -> int:
+        return self.tokens + self.memories
+
+    @property
+    def width(self) -> int:
+        return self.tokens + self.memories + 1
+
+
+def slots_of(target: AdaptiveMemory) -> Slots:
+    return Slots(len(target.memories), target.dim)
+
+
+def slots(target: AdaptiveMemory, network: Transformer | None = None) -> dict[str, range]:
+    """Named blocks of the residual stream: `x0`, the memories, `lag` and a memory's name, `constant`; they follow from the target."""
+    layout = slots_of(target)
+    blocks = {name: layout.block(k) for k, name in enumerate(("x0", *target.names))}
+    lags = {f"lag {name}": range(layout.lag(k), layout.lag(k) + 1) for k, name in enumerate(target.names)}
+    return {"constant": range(layout.constant, layout.width)} | lags | blocks  # a memory may be called constant
+
+
+def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: Any) -> Construction:
+    """Build the network for a total error (half of it for a curved read-out), or with paper/tuned banks of `heads` heads per layer.
+
+    `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
+    """
+    options = Adaptive.of(options, keywords)
+    rpe, attention, bank, rounding, dtype = options.rpe, options.attention, options.bank, options.rounding, options.dtype
+    check_options(target, options)
+    check_sizes(target, options)
+    form = slot_form(rpe, attention)
+    encodings = [encode(target, k) for k in range(len(target.memories))]
+    schedule = target.schedule(options.deep)
+    budget = DEFAULT_ERROR if options.error is None else options.error
+    curved = bool(target.readout.ridges)
+
+    def allowed(total: float) -> list[float]:
+        return _extraction_errors(target, encodings, form, rounding, total / 2 if curved else total, min(1.0, total))
+
+    if dtype == "exact":
+        banks = _banks(target, rpe, bank, schedule, options.heads, allowed(budget), options.deep)
+    else:
+        banks = _float_banks(target, rpe, schedule, allowed, budget, dtype)
+    ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
+    draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
+    delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
+    if dtype != "exact":
+        price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
+        delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
+    bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
+    lag_neurons, draws = _lag_neurons(target, encodings, form, bits, options, delivered)
+    radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
+    plan = plan_feedforward(options.ffn, target.readout, radii, None, budget / 2)
+    if options.ffn == "spline":
+        readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
+    else:
+        readout, readout_draws = feedforward.barron(target.readout, plan, radii, options.seed)
+    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, options.encode == "exact")
+    sampled = {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws}
+    return Construction(target, options, round_network(network, dtype), sampled)
+
+
+def _extraction_errors(
+    target: AdaptiveMemory, encodings: list[LagEncoding], form: Form, rounding: str, attention_error: float, cap: float
+) -> list[float]:
+    """What every memory may err by: its share of Σ Lip_k e_k, and so little that the lags that are read off it stay exact."""
+    slots, count = slots_of(target), len(target.memories)
+    box = [arb(1)] * target.dim + [arb(1 + cap)] * (count * target.dim)
+    lipschitz = target.readout.lipschitz(box)[1:]
+    if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
+        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
+    allowed = [min(cap, attention_error / (count * upper(lip)) if upper(lip) > 0 else cap) for lip in lipschitz]
+    for encoding in encodings:
+        parents = [target.names.index(p) for p in target.parents[target.names[encoding.memory]] if p != "x0"]
+        for parent in parents:
+            block = slots.block(parent + 1)
+            if rounding == "ideal":
+                room, gain = rounding_margin(form, max(encoding.lags)), encoding.noise_gain(form, block)
+            else:
+                room, gain = arb(encoding.plateau() or 1), sum((abs(encoding.direction[j]) for j in block), fmpq(0))
+            if gain != 0:
+                allowed[parent] = min(allowed[parent], lower(room / (MARGIN_SHARE * len(parents) * arb(gain))))
+    return allowed
+
+
+def _banks(
+    target: AdaptiveMemory, rpe: Rpe, bank: str, schedule: Sequence[Sequence[int]], heads: int | None, allowed: list[float], deep: bool
+) -> list[LagBank]:
+    lags = [target.occurring(k) for k in range(len(target.memories))]
+    if bank == "minimal":
+        return [exact_minimal(rpe, lags[k], allowed[k]) for k in range(len(lags))]
+    result: dict[int, LagBank] = {}
+    for group in schedule:
+        longest = tuple(max(lags[k]) for k in group)
+        if heads is not None:
+            split = attention_bound(rpe, longest, heads, bank).heads
+        else:
+            split = tuple(solve_heads(rpe, (lag,), allowed[k], bank).total_heads for k, lag in zip(group, longest, strict=True))
+        if sum(split) > MAX_HEADS:
+            ways: list[Remedy] = [{"layers": "deep"}] if not deep and max(split) <= FEW else []
+            reason = f"the {bank} bank's bound asks for {sum(split)} heads in one layer, {MAX_HEADS} is the most that we build"
+            raise Refusal(reason, {"bank": "minimal"}, *ways)
+        for k, count in zip(group, split, strict=True):
+            result[k] = interpolation_lag_bank(rpe, lags[k], count, choose_tuning(bank, rpe, max(lags[k])))
+    return [result[k] for k in range(len(lags))]
+
+
+def _price(target: AdaptiveMemory, heads: int, dtype: str) -> fmpq:
+    """What a unit of weight costs in rounding: u times the operations between a token and its memory.
+
+    Storage of weight, factor and ratio: 4, scan and factor: 5, output: H d terms, residual: 1. (Taps come on top.)
+    """
+    return UNIT[dtype] * (10 + heads * target.dim)
+
+
+DOUBLINGS = 8
+"""Times that the error is doubled in search of one that the banks of a float type reach."""
+
+
+def _float_banks(
+    target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: Callable[[float], list[float]], error: float, dtype: str
+) -> list[LagBank]:
+    """The best minimal banks for a float type, refused when storing their weights alone costs more than the error."""
+    lags = [target.occurring(k) for k in range(len(target.memories))]
+    heads = max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in schedule)
+    for k, name in enumerate(target.names):
+        if max(lags[k]) > MAX_TABLE:
+            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}", {"dtype": "exact"})
+    price = _price(target, heads, dtype)
+    banks = [budgeted_minimal(rpe, found, price, MANTISSA[dtype]) for found in lags]
+    with working_precision(256):
+        promised = [adaptive_minimal_bound(rpe, found, bank.decays) for found, bank in zip(lags, banks, strict=True)]
+        stored = [arb(UNIT[dtype]) * weight_mass(bank) for bank in banks]
+        rounded = [upper(e + arb(price) * weight_mass(bank)) for e, bank in zip(promised, banks, strict=True)]
+    shares = allowed(error)
+    for k, name in enumerate(target.names):
+        if not upper(promised[k] + stored[k]) <= shares[k]:
+            doubled = (error * 2**j for j in range(1, DOUBLINGS))
+            enough = next((e for e in doubled if all(a <= b for a, b in zip(rounded, allowed(e), strict=True))), math.inf)
+            raise Refusal(
+                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {shares[k]:.3g}, its share: the best minimal {rpe} bank has "
+                f"extraction error {upper(promised[k]):.3g} and its weights cost {upper(stored[k]):.3g} to store",
+                *finer(dtype),
+                *(larger_error(enough) if enough <= 1 else ()),
+            )
+    return banks
+
+
+def _promised(bank: str, heads: LagBank) -> arb:
+    """The bound of a bank."""
+    with working_precision(256):
+        if bank == "minimal":
+            return adaptive_minimal_bound(heads.rpe, heads.lags, sorted(heads.decays))
+        return extraction_budget(bank, heads.rpe, max(heads.lags), heads.decays)
+
+
+def _placeholder(target: AdaptiveMemory) -> list[Neuron]:
+    return [Neuron((fmpq(0),) * slots_of(target).tokens, fmpq(0), fmpq(0))]
+
+
+def _delivered(
+    target: AdaptiveMemory, network: Transformer, schedule: Sequence[Sequence[int]], form: Form, promised: Sequence[arb]
+) -> list[arb]:
+    """Extraction error of every memory when its slot is right: what is promised or, if that is above 1, certified for all its lags."""
+    layers, slots = lagged_layers(network), slots_of(target)
+    errors = {}
+    for index, group in enumerate(schedule, start=1):
+        layer = layers[index]
+        for k in group:
+            if upper(promised[k]) <= 1:
+                errors[k] = promised[k]
+                continue
+            worst = arb(0)
+            for lag in target.occurring(k):
+                with working_precision(layer.bits(slot_ball(form, lag))):
+                    kernel = layer.kernel(slots.block(k + 1)[0], 0, slot_ball(form, lag), {lag: fmpq(1)})
+                    worst = worst.max(l1_norm(kernel).most)
+            errors[k] = worst
+    return [errors[k] for k in range(len(errors))]
+
+
+def _log_bits(banks: Sequence[LagBank]) -> int:
+    """Bits of a stored logarithm so that its error, times Σ|a_h| p_h (mass of head h), stays below 2^-64: nothing rounds it later."""
+    with working_precision(64):
+        total = arb(1)
+        for bank in banks:
+            for decay, weight in zip(bank.decays, bank.weights, strict=True):
+                total += abs(arb(weight)) * arb(decay) * head_mass(bank.rpe, decay, max(bank.lags))
+        return 2 * LOG_BITS + max(0, int(upper(total.log() / arb(2).log())) + 1)
+
+
+def _lag_neurons(
+    target: AdaptiveMemory,
+    encodings: list[LagEncoding],
+    form: Form,
+    bits: int,
+    options: Adaptive,
+    delivered: list[arb],
+) -> tuple[list[list[Neuron]], list[int]]:
+    """The neurons of every lag, and how many samples each took."""
+    neurons, draws = [], []
+    for encoding in encodings:
+        values = encoding.values(form, bits)
+        if options.rounding == "relu":
+            chosen, took = staircase(encoding, values), 0
+        elif options.encode == "exact":
+            chosen, took = exact_encoding(encoding, values), 0
+        else:
+            chosen, took = _certified_sample(target, encoding, form, options.width, options.seed, delivered)
+        neurons.append(chosen)
+        draws.append(took)
+    return neurons, draws
+
+
+def _certified_sample(
+    target: AdaptiveMemory, encoding: LagEncoding, form: Form, width: int | None, seed: int, delivered: list[arb]
+) -> tuple[list[Neuron], int]:
+    """The narrowest sample (in powers of 2) that is certified to be rounded to the right lag; or one of the given width, right or wrong."""
+    rng = np.random.default_rng([seed, encoding.memory])
+    values = encoding.values(form)
+    radius = 1 + max((rational(upper(e)) for e in delivered), default=fmpq(0))
+    if width is not None:
+        return sampled_encoding(encoding, values, radius, width, rng), 1
+    noise = [fmpq(0)] * target.dim + [rational(upper(e)) for e in delivered for _ in range(target.dim)]
+    most = max(1, encoding.sampling_width(form, rounding_margin(form, max(encoding.lags)), radius))
+    count, took = 1, 0
+    while count <= 2 * most:
+        for _ in range(MAX_DRAWS):
+            took += 1
+            sample = sampled_encoding(encoding, values, radius, count, rng)
+            if all(
+                rounding_distance(form, lag, *local_range(sample, point, noise)) < fmpq(1, 2)
+                for point, lag in parent_points(target, encoding.memory)
+            ):
+                return sample, took
+        count *= 2
+    name = target.names[encoding.memory]
+    raise Refusal(f"no sample of up to {count // 2} neurons encodes the lag of {name} within its margin", {"encode": "exact"})
+
+
+def parent_points(target: AdaptiveMemory, memory: int) -> list[tuple[list[fmpq], int]]:
+    """(token coordinates with the parents' tokens in place, lag) for every combination of parents' tokens that occurs."""
+    slots = slots_of(target)
+    blocks = [slots.block(target.slot_index(name)) for name in target.parents[target.names[memory]]]
+    result = []
+    for tokens, lag in target.lag_table(memory).items():
+        point = [fmpq(0)] * slots.tokens
+        for block, token in zip(blocks, tokens, strict=True):
+            for j, v in zip(block, target.alphabet[token], strict=True):
+                point[j] = v
+        result.append((point, lag))
+    return result
+
+
+def _assemble(
+    target: AdaptiveMemory,
+    attention: str,
+    schedule: Sequence[Sequence[int]],
+    banks: Sequence[LagBank],
+    lag_neurons: Sequence[list[Neuron]],
+    readout: list[Neuron],
+    rounding: str,
+    form: Form,
+    share_constants: bool = True,
+) -> Transformer:
+    slots = slots_of(target)
+    embedding = zeros(slots.width, target.dim)
+    for i in range(target.dim):
+        embedding[i, i] = fmpq(1)
+    layers = []
+    for index in range(len(schedule) + 1):
+        extracted = schedule[index - 1] if index else ()
+        heads = _attention(slots, attention, banks[0].rpe, [(k, banks[k]) for k in extracted])
+        if index == len(schedule):
+            layers.append(Layer(heads, _readout(slots, readout)))
+        else:
+            writes = {slots.lag(k): lag_neurons[k] for k in schedule[index]}
+            if index == 0:
+                writes[slots.constant] = [Neuron((fmpq(0),) * slots.tokens, fmpq(1), fmpq(1))]
+            precision = {"lag": "integer", "log": "log"}[form] if rounding == "ideal" else ""
+            layers.append(Layer(heads, _writers(slots, writes, precision, share_constants)))
+    return Transformer(embedding, zeros(slots.width), tuple(layers))
+
+
+def _attention(slots: Slots, kind: str, rpe: Rpe, banks: Sequence[tuple[int, LagBank]]) -> Attention:
+    """The heads of one layer; without banks a single head that is off."""
+    total = max(1, sum(bank.heads for _, bank in banks))
+    value, output = zeros(total, slots.dim, slots.width), zeros(total, slots.width, slots.dim)
+    rank = 1 if kind == "dp" else 0
+    query, key = zeros(total, rank, slots.width), zeros(total, rank, slots.width)
+    pointer = zeros(total if kind == "tmx" else 0, slots.width)
+    decays: list[fmpq] = []
+    for memory, bank in banks:
+        for decay, weight in zip(bank.decays, bank.weights, strict=True):
+            h = len(decays)
+            decays.append(decay)
+            for i in range(slots.dim):
+                value[h, i, i] = fmpq(1)
+                output[h, slots.block(memory + 1)[i], i] = weight
+            if kind == "dp":
+                query[h, 0, slots.lag(memory)] = decay
+                key[h, 0, slots.constant] = fmpq(1)
+            else:
+                pointer[h, slots.lag(memory)] = fmpq(1)
+    decay_array = exact_array(decays or [fmpq(2)])
+    return Attention(decay_array, value, output, query, key, pointer, (rpe,) * total, "nf" if kind == "dp" else "tmx")
+
+
+def _writers(slots: Slots, writes: dict[int, list[Neuron]], precision: str, share_constants: bool) -> FeedForward:
+    """One FFN that writes several slots; constant neurons may be shared, sampled neurons are kept as they were drawn."""
+    hidden: list[tuple[tuple[fmpq, ...], fmpq]] = []
+    entries: list[tuple[int, int, fmpq]] = []
+    constant: int | None = None
+    for slot, neurons in writes.items():
+        merged = fmpq(0)
+        for neuron in neurons:
+            if share_constants and not any(neuron.row) and neuron.bias == 1:
+                merged += neuron.outer
+                continue
+            entries.append((slot, len(hidden), neuron.outer))
+            hidden.append((neuron.row, neuron.bias))
+        if merged != 0:
+            if constant is None:
+                constant = len(hidden)
+                hidden.append(((fmpq(0),) * slots.tokens, fmpq(1)))
+            entries.append((slot, constant, merged))
+    if not hidden:
+        hidden.append(((fmpq(0),) * slots.tokens, fmpq(1)))
+    inner, bias, outer = zeros(len(hidden), slots.width), zeros(len(hidden)), zeros(slots.width, len(hidden))
+    for n, (row, c) in enumerate(hidden):
+        inner[n, : slots.tokens] = row
+        bias[n] = c
+    for slot, n, weight in entries:
+        outer[slot, n] = weight
+    rounded = {slot for slot in writes if slot != slots.constant}
+    return FeedForward(inner, bias, outer, tuple(precision if j in rounded else "none" for j in range(slots.width)) if precision else ())
+
+
+def _readout(slots: Slots, neurons: list[Neuron]) -> FeedForward:
+    plain = feedforward.as_network(neurons)
+    inner = zeros(len(neurons), slots.width)
+    inner[:, : slots.tokens] = plain.inner
+    return FeedForward(inner, plain.bias, plain.outer)

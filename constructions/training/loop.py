@@ -1,0 +1,256 @@
+"""Training by stochastic gradients: one loop for every experiment.
+
+A run is a loss ℓ(θ, batch), a source of batches (a random key gives one) and an optimiser of optax. Step n draws its batch with the n-th
+key of the run's seed, so a run is a function of (θ_0, seed): the same numbers on the same machine, whatever the chunks. Steps run in
+chunks inside `jax.lax.scan`; Python is back only between chunks, to look at the losses, to report progress, to stop early and to save:
+what was saved after n steps goes on to the same numbers as a run that was never interrupted. A loss that is not finite ends the run
+before its chunk is saved.
+
+An ensemble is several runs at once, `vmap`ped: the leaves of θ_0 (and of the tasks, if runs differ in their data) carry a leading axis. The
+members do not interact: each is the run it would be alone, up to the rounding of batched operations. What is trained has the type of
+its leaves, float32 unless the caller works inside `precision.with_x64`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from analyzer.errors import InputError, Refusal
+from constructions.training.checkpoint import Checkpoint
+from constructions.training.recipes import Stop
+
+Pytree = Any
+Loss = Callable[[Pytree, Pytree], jax.Array]
+Batches = Callable[..., Pytree]
+
+CHUNKS = 40
+"""Reports per run unless the caller says otherwise: often enough to watch, rare enough to cost nothing."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is. `loss`: mean over the last chunk, one number per member; `seconds`: since the first step was started."""
+
+    step: int
+    steps: int
+    loss: np.ndarray
+    seconds: float
+    seconds_left: float
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """`history`: the loss of every step, before it was taken; shape (steps,), for ensembles (members, steps)."""
+
+    parameters: Pytree
+    history: np.ndarray
+
+    @property
+    def steps(self) -> int:
+        """Steps that were taken: fewer than asked for if the run stopped early."""
+        return int(self.history.shape[-1])
+
+    def summary(self) -> dict[str, Any]:
+        """Of a single run: steps taken, the first loss, and the mean over the last fortieth."""
+        last = self.history[-max(1, self.steps // CHUNKS) :]
+        return {"steps": self.steps, "first_loss": float(self.history[0]), "loss": float(last.mean())}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A run after some steps: (parameters, memory of the optimiser) and the losses so far; `chunk`: the steps between two looks."""
+
+    learnt: tuple[Pytree, Pytree]
+    history: np.ndarray
+    chunk: int
+
+    def checkpoint(self, run: str) -> Checkpoint:
+        """The run as arrays."""
+        arrays = {"history": np.asarray(self.history)}
+        for part, tree in zip(PARTS, self.learnt, strict=True):
+            arrays |= {f"{part}.{place:05}": np.asarray(leaf) for place, leaf in enumerate(jax.tree.leaves(tree))}
+        return Checkpoint(arrays, self.chunk, run)
+
+
+PARTS = ("parameters", "memory")
+
+
+def resumed(checkpoint: Checkpoint, like: tuple[Pytree, Pytree], run: str) -> Saved:
+    """A saved run, if it is this one: `like` is what its (parameters, memory) look like, `run` the fingerprint that it must have."""
+    if checkpoint.run != run:
+        raise InputError("the checkpoint belongs to another run: its start, target or recipe differ from what is asked for now")
+    left, learnt = dict(checkpoint.arrays), []
+    for part, tree in zip(PARTS, like, strict=True):
+        leaves, structure = jax.tree.flatten(tree)
+        found = [left.pop(f"{part}.{place:05}", None) for place in range(len(leaves))]
+        for place, (array, leaf) in enumerate(zip(found, leaves, strict=True)):
+            if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+                held = "nothing" if array is None else f"shape {array.shape}, type {array.dtype}"
+                raise InputError(f"the checkpoint has {held} for {part} {place}; this run has shape {leaf.shape}, type {leaf.dtype}")
+        learnt.append(jax.tree.unflatten(structure, [jnp.asarray(array) for array in found]))
+    history = left.pop("history")
+    if left:
+        raise InputError(f"the checkpoint holds {sorted(left)[0]!r}, which does not belong to this run")
+    return Saved((learnt[0], learnt[1]), history, checkpoint.chunk)
+
+
+def warm_cosine(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.Schedule:
+    """A rate that rises linearly to `peak` over the share `warmup` of the steps, then follows a cosine down to `final`·peak."""
+    rising = max(1, round(warmup * steps))
+    if steps <= rising:
+        return optax.schedules.constant_schedule(peak)
+    return optax.schedules.warmup_cosine_decay_schedule(0.0, peak, rising, steps, end_value=final * peak)
+
+
+def adam(peak: float, steps: int, *, warmup: float = 0.05, final: float = 1e-3) -> optax.GradientTransformation:
+    """Adam at the rate of `warm_cosine`."""
+    return optax.adam(warm_cosine(peak, steps, warmup=warmup, final=final))
+
+
+def minibatches(data: Pytree, size: int) -> Batches:
+    """Batches of `size` rows drawn with replacement from a fixed data set (leaves share their first axis)."""
+    rows = jax.tree.leaves(data)[0].shape[0]
+
+    def draw(key: jax.Array) -> Pytree:
+        chosen = jax.random.randint(key, (size,), 0, rows)
+        return jax.tree.map(lambda leaf: leaf[chosen], data)
+
+    return draw
+
+
+def fit(
+    loss: Loss,
+    parameters: Pytree,
+    batches: Batches,
+    *,
+    steps: int,
+    optimiser: optax.GradientTransformation,
+    seed: int = 0,
+    chunk: int | None = None,
+    report: Report | None = None,
+    resume: Saved | None = None,
+    store: Callable[[Saved], None] | None = None,
+    stop: Stop | None = None,
+) -> Trained:
+    """One run: `steps` updates of `parameters` on loss(parameters, batches(key)), or what is left of them after `resume`.
+
+    `store` is given the run after every chunk.
+    """
+    learnt = (parameters, optimiser.init(parameters))
+    if resume is not None:
+        learnt, chunk = resume.learnt, resume.chunk
+    state = State(learnt, jax.random.key(seed), ())
+    hooks = Hooks(report, store, stop, np.zeros(0, np.float32) if resume is None else resume.history)
+    return _run(partial(_advance, Rule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
+
+
+def fit_ensemble(
+    loss: Loss,
+    parameters: Pytree,
+    batches: Batches,
+    *,
+    steps: int,
+    optimiser: optax.GradientTransformation,
+    seeds: Sequence[int],
+    tasks: Pytree | None = None,
+    chunk: int | None = None,
+    report: Report | None = None,
+) -> Trained:
+    """One run per seed, all at once; leaves are stacked. With `tasks`, stacked too, member i draws batches(key, tasks[i])."""
+    leading = {leaf.shape[:1] for leaf in jax.tree.leaves((parameters, tasks))}
+    if leading != {(len(seeds),)}:
+        raise InputError(f"an ensemble of {len(seeds)} seeds needs leaves with that leading axis, found {sorted(leading)}")
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    state = State((parameters, jax.vmap(optimiser.init)(parameters)), keys, () if tasks is None else (tasks,))
+    return _run(partial(_advance_all, Rule(loss, batches, optimiser.update)), state, steps, chunk, Hooks(report))
+
+
+class Rule(NamedTuple):
+    """What is compiled: how a batch is drawn, judged and answered."""
+
+    loss: Loss
+    batches: Batches
+    update: Callable[..., Any]
+
+
+class State(NamedTuple):
+    """What a run carries: (parameters, memory of the optimiser), its key, and its task if it has one."""
+
+    learnt: tuple[Pytree, Pytree]
+    key: jax.Array
+    task: tuple[Pytree, ...]
+
+
+class Hooks(NamedTuple):
+    """What happens between chunks, and the losses of the steps that were taken before."""
+
+    report: Report | None = None
+    store: Callable[[Saved], None] | None = None
+    stop: Stop | None = None
+    history: np.ndarray | None = None
+
+
+def _run(
+    advance: Callable[[int, State, jax.Array], tuple[State, jax.Array]], state: State, steps: int, chunk: int | None, hooks: Hooks
+) -> Trained:
+    if steps < 1 or (chunk is not None and chunk < 1):
+        raise InputError(f"training needs at least one step per chunk, got {steps} steps in chunks of {chunk}")
+    length = min(steps, chunk or -(-steps // CHUNKS))
+    started = time.monotonic()
+    losses = [] if hooks.history is None or not hooks.history.size else [hooks.history]
+    begun = sum(part.shape[-1] for part in losses)
+    if begun > steps or (begun % length and begun < steps):
+        raise InputError(f"the saved run has taken {begun} steps, which do not fit into {steps} in chunks of {length}")
+    for first in range(begun, steps, length):
+        if hooks.stop is not None and losses and hooks.stop.reached(np.concatenate(losses, axis=-1), length):
+            break
+        done = min(first + length, steps)
+        state, values = advance(done - first, state, jnp.int32(first))
+        losses.append(np.asarray(values))
+        _refuse_divergence(losses[-1], first)
+        if hooks.store is not None:
+            hooks.store(Saved(state.learnt, np.concatenate(losses, axis=-1), length))
+        if hooks.report is not None:
+            seconds = time.monotonic() - started
+            left = seconds / (done - begun) * (steps - done)
+            hooks.report(Progress(done, steps, losses[-1].mean(axis=-1), seconds, left))
+    return Trained(state.learnt[0], np.concatenate(losses, axis=-1))
+
+
+def _refuse_divergence(losses: np.ndarray, first: int) -> None:
+    broken = np.nonzero(~np.isfinite(losses).reshape(-1, losses.shape[-1]).all(axis=0))[0]
+    if broken.size:
+        step = first + int(broken[0]) + 1
+        raise Refusal(f"training diverged: the loss is not a finite number at step {step}; a smaller learning rate may help")
+
+
+def _steps(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
+    def step(learnt: tuple[Pytree, Pytree], index: jax.Array) -> tuple[tuple[Pytree, Pytree], jax.Array]:
+        parameters, memory = learnt
+        batch = rule.batches(jax.random.fold_in(state.key, index), *state.task)
+        value, gradient = jax.value_and_grad(rule.loss)(parameters, batch)
+        updates, memory = rule.update(gradient, memory, parameters)
+        return (optax.apply_updates(parameters, updates), memory), value
+
+    learnt, losses = jax.lax.scan(step, state.learnt, first + jnp.arange(count))
+    return state._replace(learnt=learnt), losses
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
+    return _steps(rule, count, state, first)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance_all(rule: Rule, count: int, states: State, first: jax.Array) -> tuple[State, jax.Array]:
+    return jax.vmap(lambda state: _steps(rule, count, state, first))(states)

@@ -1,0 +1,141 @@
+"""What is trained and how, before anything is: sizes and recipes. No JAX here, so absurd requests are refused at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+
+from analyzer.errors import InputError
+from analyzer.targets.fixed import Target
+
+AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
+Window = Literal["infinite", "finite", "full"]
+MAX_LENGTH = 1 << 14
+"""Tokens per sequence: a kernel's convolution is an N × N matrix, 1 GB of float32."""
+MAX_STEPS = 10**6
+"""More take days."""
+MAX_SEED = (1 << 31) - 1
+"""JAX without 64 bit types reads seeds as int32."""
+ReadOutKind = Literal["relu", "affine"]
+MAX_PARAMETERS = 1 << 26
+"""Weights of a network to be trained: with both moments of Adam 1 GB of float32."""
+
+MAX_NUMBERS = 1 << 27
+"""Attention weights of a step: 512 MB of float32, which the backward pass holds a few times."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to stop before the last step, judged by the mean loss of a chunk: it is below `below`, or the best one so far has not been
+    undercut by a thousandth for `patience` chunks. Functions of the history alone, so a resumed run stops where the whole one does."""
+
+    below: float = 0.0
+    patience: int | None = None
+
+    def reached(self, history: np.ndarray, chunk: int) -> bool:
+        means = [history[start : start + chunk].mean() for start in range(0, len(history), chunk)]
+        if means[-1] < self.below:
+            return True
+        if self.patience is None:
+            return False
+        best, since = np.inf, 0
+        for mean in means:
+            best, since = (mean, 0) if mean < best * (1 - IMPROVEMENT) else (best, since + 1)
+        return since >= self.patience
+
+
+IMPROVEMENT = 1e-3
+"""Less than this share of a loss is noise of batches, not progress."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a network to be trained; `reach` is the number of distances of table heads.
+
+    `readout` "affine" makes the last feed-forward network relu(u_0) − relu(−u_0) = u_0, which is not trained: the network is linear.
+    """
+
+    heads: int
+    width: int = 2
+    layers: int = 1
+    model_dim: int = 2
+    rpe: str = "lin"
+    attention: AttentionKind = "dp-free"
+    window: Window = "infinite"
+    key_dim: int = 1
+    value_dim: int = 1
+    reach: int = 0
+    readout: ReadOutKind = "relu"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained. `first`: the first position that counts; `signs`: tokens ±1 instead of uniform ones."""
+
+    length: int
+    first: int = 0
+    batch: int = 64
+    steps: int = 2000
+    rate: float = 3e-3
+    decay_rate: float = 1.0
+    """Factor of the rate for the decays' θ."""
+    weight_decay: float = 0.0
+    memory: float = 0.999
+    """Adam's β₂: how long squared gradients are remembered, 1/(1 − β₂) steps."""
+    seed: int = 0
+    signs: bool = False
+    supervise: float = 0.0
+    """Weight of the slots' loss."""
+    stop: Stop = field(default_factory=Stop)
+
+
+def check_shape(shape: Shape, dim: int) -> None:
+    """Refuse sizes that are no sizes, or absurd, and combinations that do not exist."""
+    for part in fields(shape):
+        value = getattr(shape, part.name)
+        if isinstance(value, int) and value < (0 if part.name in ("key_dim", "value_dim", "reach") else 1):  # couplings have bare layers
+            raise InputError(f"{part.name.replace('_', ' ')} is {value}; give a larger number")
+    weights = shape.layers * (shape.heads * shape.model_dim * 2 * (shape.key_dim + shape.value_dim) + 2 * shape.width * shape.model_dim)
+    if weights + shape.layers * shape.heads * shape.reach > MAX_PARAMETERS:
+        raise InputError(f"these sizes ask for about {weights} weights; {MAX_PARAMETERS} is the most that is trained here")
+    if (shape.rpe == "table") != (shape.reach > 0):
+        raise InputError("a bias per distance needs a reach, the number of distances; other heads have none")
+    if shape.rpe == "table" and (shape.attention not in ("dp-free", "dp") or shape.window == "full"):
+        raise InputError("a bias per distance needs a softmax, dp-free or dp, and an infinite or finite window")
+    if shape.rpe == "none" and (shape.attention != "dp" or shape.window == "infinite"):
+        raise InputError("heads that do not see positions need dot products and a finite or full window")
+    if shape.window == "full" and shape.rpe != "none":
+        raise InputError("the window full is for heads that do not see positions")
+    if dim < 1:
+        raise InputError(f"tokens have dimension {dim}")
+
+
+def check_numbers(recipe: Recipe) -> None:
+    """Refuse numbers that no training has, whatever the network; comparisons are such that NaN fails."""
+    if recipe.batch < 1:
+        raise InputError(f"the batch is {recipe.batch}; give 1 sequence or more")
+    if not 0 < recipe.rate < 1:
+        raise InputError(f"the rate is {recipe.rate}; give a number between 0 and 1")
+    if not 0 <= recipe.weight_decay < np.inf:
+        raise InputError(f"the weight decay is {recipe.weight_decay}; give a finite number, 0 or more")
+    if not 0 <= recipe.seed <= MAX_SEED:
+        raise InputError(f"the seed is {recipe.seed}; give 0 to {MAX_SEED}")
+
+
+def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
+    """Refuse a training that cannot be run, or that trains nothing; `heads` are the most in a layer, `attention` its kinds."""
+    if target.length is not None and recipe.length != target.length:
+        raise InputError(f"this {target.kind} has sequences of {target.length} tokens, not {recipe.length}")
+    if not 1 <= recipe.length <= MAX_LENGTH:
+        raise InputError(f"sequences of {recipe.length} tokens; give 1 to {MAX_LENGTH}")
+    if not 0 <= recipe.first < recipe.length:
+        raise InputError(f"the first position that counts is {recipe.first}, of {recipe.length}")
+    check_numbers(recipe)
+    coupled = bool({"dp", "nf"} & set(attention))
+    rows = recipe.length - (recipe.first if layers == 1 else 0)
+    numbers = heads * recipe.length * max(rows * (recipe.batch if coupled else 1), recipe.batch)
+    if numbers > MAX_NUMBERS:
+        raise InputError(
+            f"a step would hold {numbers} attention weights; {MAX_NUMBERS} is the most: shorter sequences, fewer heads or a smaller batch"
+        )

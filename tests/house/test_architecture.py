@@ -1,0 +1,200 @@
+"""The house: imports go one way, light commands stay light, the README stays short."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LAYERS = ("analyzer", "constructions", "verify", "lemmaformer", "cli")
+
+
+def _imports(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_go_one_way(layer: str) -> None:
+    files = [ROOT / "cli.py"] if layer == "cli" else sorted((ROOT / layer).rglob("*.py"))
+    above = set(LAYERS[LAYERS.index(layer) + 1 :])
+    assert files
+    for file in files:
+        assert not _imports(file) & above, f"{file} imports from a layer above {layer}"
+
+
+def test_analyzer_never_imports_jax() -> None:
+    for file in (ROOT / "analyzer").rglob("*.py"):
+        assert "jax" not in _imports(file), file
+
+
+OWN_MODULES = {"protocol.py", "fixed.py", "adaptive.py", "coupling.py"}
+KINDS = {"fixed", "adaptive", "kernel", "coupling"}
+CLASSES = {"FixedMemory", "AdaptiveMemory", "KernelMemory", "CouplingTarget", "Target", "MemoryTarget", "LayerTarget"}
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Names and attributes in an expression."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
+def _texts(node: ast.AST) -> set[Any]:
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+def told_apart(tree: ast.AST) -> list[str]:
+    """Where a file asks which kind a target is: isinstance, classes compared or matched, names of kinds compared or matched."""
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]) if _names(classes) & CLASSES:
+                found.append(f"{node.lineno}: isinstance")
+            case ast.MatchClass(cls=cls) if _names(cls) & CLASSES:
+                found.append(f"{node.lineno}: case of a class")
+            case ast.MatchValue(value=value) if _texts(value) & KINDS:
+                found.append(f"{node.lineno}: case of a kind")
+            case ast.Compare(left=left, comparators=rest):
+                sides = [left, *rest]
+                plain = {side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)}
+                listed = [side for side in sides if isinstance(side, ast.Tuple | ast.List | ast.Set)]
+                texts = plain.union(*(_texts(side) for side in listed))
+                classes_named = {side.id for side in sides if isinstance(side, ast.Name)}.union(*(_names(side) for side in listed))
+                if texts & KINDS or classes_named & CLASSES:
+                    found.append(f"{node.lineno}: comparison")
+    return found
+
+
+def test_only_targets_know_their_kinds() -> None:
+    files = [ROOT / "cli.py", *(file for room in LAYERS[:-1] for file in sorted((ROOT / room).rglob("*.py")))]
+    own = {ROOT / "analyzer" / "targets" / name for name in OWN_MODULES}
+    assert own < set(files)
+    assert {str(file): found for file in set(files) - own if (found := told_apart(ast.parse(file.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "isinstance(target, FixedMemory | KernelMemory)",
+        "isinstance(target, (targets.FixedMemory, int))",
+        "type(target) is AdaptiveMemory",
+        "target.describe()['kind'] == 'coupling'",
+        "target.kind in ('fixed', 'kernel')",
+        "match target:\n    case CouplingTarget():\n        pass",
+        "match target.kind:\n    case 'fixed' | 'other':\n        pass",
+    ],
+)
+def test_the_search_for_kinds_finds_them(line: str) -> None:
+    assert told_apart(ast.parse(line))
+    assert not told_apart(ast.parse("isinstance(a, Coupling)\nkind == 'lin'\ntarget.as_layer_target is None"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["bound", "--help"], ["bound", "thm-3.1", "--lags", "4", "--heads", "256"], ["theorems", "thm-3.1", "--graph"]],
+)
+def test_light_commands_do_not_load_jax(arguments: list[str]) -> None:
+    code = (
+        "import sys, cli\n"
+        f"sys.argv = ['lemmaformer', *{arguments!r}]\n"
+        "try:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert 'jax' not in sys.modules, 'jax was loaded'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("layer", LAYERS[:-1])
+def test_the_library_speaks_of_options_not_of_flags(layer: str) -> None:
+    """Flags are how the command line spells options; a message that names one is wrong in Python, and the other way round."""
+    for file in (file for file in sorted((ROOT / layer).rglob("*.py")) if file.parent.name != "commands"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                flag = re.search(r"(?<![-\w])--[a-zA-Z]", node.value)
+                assert flag is None, f"{file}:{node.lineno} names a flag: {node.value[max(0, flag.start() - 40) : flag.end() + 20]!r}"
+
+
+def _seconds(*command: str) -> float:
+    """Least user and system time of seven runs: what the command costs, whatever else the machine is doing."""
+    best = float("inf")
+    for _ in range(7):
+        before = os.times()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True)
+        after = os.times()
+        best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
+    return best
+
+
+@pytest.mark.timing
+def test_light_commands_are_fast() -> None:
+    run = "import sys, cli; sys.argv = ['lemmaformer', *{}]; cli.main()"
+    help_time = _seconds("-c", run.format(["--help"]))
+    bound_time = _seconds("-c", run.format(["bound", "thm-3.1", "--lags", "4", "--heads", "256", "--json"]))
+    jax_time = _seconds("-c", "import jax")
+    assert help_time <= 0.35 * jax_time
+    assert _seconds("-c", "import lemmaformer") <= 0.2 * jax_time
+    assert bound_time <= 1.7 * _seconds("-c", "import sympy")  # 1.45 to 1.55 on an idle machine
+
+
+def test_importing_us_does_not_switch_float64_on() -> None:
+    code = (
+        "import numpy as np, jax, jax.numpy as jnp\n"
+        "from analyzer.targets.fixed import FixedMemory\nfrom constructions.theorems.thm_3_1 import build\n"
+        "from constructions.run.execute import run\n"
+        "run(build(FixedMemory((1,)), dtype='float64').network, np.ones((4, 1)))\n"
+        "assert jnp.ones(2).dtype == 'float32' and not jax.config.jax_enable_x64\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+
+
+def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    demo = run("demo", "--out", tmp_path / "demo", "--json").json
+    for row in demo["adaptive"]["slots"][:2]:
+        cells = [
+            f"{row['token']:+d}",
+            f"{row['lag_m1']:g}",
+            f"{row['m1']:+.4f}",
+            f"{row['lag_m2']:g}",
+            f"{row['output']:+.4f}",
+            f"{row['wanted']:+g}",
+        ]
+        assert f"| {row['t']} | {' | '.join(cells)} |" in readme
+    assert f"certified to {demo['adaptive']['chain']['certified']:.6g}" in readme
+    for row in (row for row in demo["heads"] if (row["rpe"], row["lag"]) in (("lin", 4), ("lin", 64), ("log", 64))):
+        assert f"| {row['rpe']} | {row['lag']} | {row['paper']} | {row['tuned']} | {row['minimal']} | {row['law']} |" in readme
+    for row in (row for row in demo["depth"]["horizons"] if row["arithmetic"] != "bfloat16"):
+        cells = [row["rpe"], row["arithmetic"], row["horizon"], f"{row['upper']:.3g}", f"{row['next_lower']:.3g}"]
+        assert f"| {' | '.join(map(str, cells))} |" in readme
+    chain = demo["depth"]["chain"]
+    sizes = f"{chain['sizes']['layers']} layers of at most {chain['sizes']['heads']} heads"
+    assert sizes in readme and f"certified to {chain['certified']:.3g}" in readme
+    for row in demo["coupling"]["ranks"]:
+        assert f"| {row['rank']} | {row['limit']:.6g} | {row['pod']:.6g} | {row['centred']:.6g} |" in readme
+    assert f"mean square error below {demo['coupling']['rnn']['floor']['mean_square']:.3g} " in readme
+
+
+@pytest.mark.timing
+def test_demo_is_quick(tmp_path: Path) -> None:
+    start = time.perf_counter()
+    code = f"import sys, cli; sys.argv = ['lemmaformer', 'demo', '--out', {str(tmp_path / 'demo')!r}]; cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert time.perf_counter() - start < 60
+    assert "holds" in done.stdout
+    for name in ("figure.png", "kernel.csv", "error_against_heads.csv", "heads_against_lag.csv", "network/card.json"):
+        assert (tmp_path / "demo" / name).stat().st_size > 0

@@ -1,0 +1,255 @@
+"""Rounding of the fast executor: how far a float network's output can be from its real-arithmetic value.
+
+The executor of a dp-free layer (`constructions.run.fast`) performs, outside comparisons, only additions and multiplications of the stated
+type; XLA may order sums as it likes and may fuse a product into a sum, and it may flush results below the least normal number η to
+zero. With γ_n = nu/(1−nu), for any order and with or without fusing,
+
+    |fl(Σ_{i≤n} a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη (1 + max|a_i| + max|b_i|),
+
+the last term for flushed factors (a token may be subnormal, too) and products. Every quantity carries a magnitude (bound of the exact value
+for tokens in [−1, 1]) and an error; both are propagated through embedding, values, heads, output projection, residual addition and
+feed-forward network.
+A scan state S ← zS + v has, with E its error,
+
+    E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
+
+Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s − max â + θ_s}, where |θ_s| ≤ λ collects the errors of
+the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
+are tanh(λ/2) apart in total variation, so the mean moves by at most tanh(λ/2) times the spread of the values; the sums and the
+quotient that are formed with the ŵ_s add (1+u)(1+γ_N)/(1−γ_N) − 1 of the largest value. Division is taken to be correctly rounded.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import Refusal, finer
+from analyzer.numbers.exact import UNIT, maximum, upper, working_precision
+from constructions.network.exponential import DEEPEST, REDUCED, constants
+from constructions.network.precision import SMALLEST
+from constructions.network.transformer import Attention, FeedForward, Transformer, to_exact
+from constructions.run.fused import FusedLayer
+from constructions.run.lagged import LaggedLayer
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Bounds of |exact value| and |computed − exact|."""
+
+    magnitude: arb
+    error: arb
+
+
+class Arithmetic:
+    """Roundings of a float type; `headroom` is a factor by which values may still grow before they overflow."""
+
+    def __init__(self, dtype: str, headroom: int = 1) -> None:
+        self.dtype, self.unit, self.tiny = dtype, arb(UNIT[dtype]), arb(SMALLEST[dtype])
+        self.largest = arb(float(np.finfo(dtype).max)) / headroom
+
+    def checked(self, value: Rounded) -> Rounded:
+        """Refuse what may overflow, or what has no finite error bound at all."""
+        if not value.magnitude + value.error < self.largest:
+            raise Refusal(
+                f"{self.dtype} may overflow, or lose all accuracy, in this network: a value of {upper(value.magnitude):.3g} arises",
+                *finer(self.dtype),
+            )
+        return value
+
+    def gamma(self, terms: int) -> arb:
+        return terms * self.unit / (1 - terms * self.unit)
+
+    def dot(self, weights: Sequence[fmpq], inputs: Sequence[Rounded], count: int | None = None) -> Rounded:
+        """A dot product with exact weights. Zero weights add exact zeros, in any order: they count for flushing only (`count` of all
+        terms, if some zeros are left out here). Products with powers of 2 are exact but for flushing: a row that picks one input is.
+        """
+        terms = [(abs(arb(w)), x) for w, x in zip(weights, inputs, strict=True) if w != 0]
+        magnitude = sum((w * x.magnitude for w, x in terms), arb(0))
+        carried = sum((w * x.error for w, x in terms), arb(0))
+        count = len(inputs) if count is None else count
+        largest = maximum([arb(0), *(w for w, _ in terms)]) + maximum([arb(0), *(x.magnitude + x.error for x in inputs)])
+        flushed = 2 * count * self.tiny * (1 + largest)
+        exact_products = all(_power_of_two(w) for w in weights if w != 0)
+        rounded = self.gamma(max(0, len(terms) - exact_products)) * (magnitude + carried)
+        return self.checked(Rounded(magnitude, carried + rounded + flushed))
+
+    def plus(self, a: Rounded, b: Rounded, magnitude: arb) -> Rounded:
+        error = a.error + b.error
+        return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
+
+    def times(self, factor: fmpq, value: Rounded) -> Rounded:
+        """A product with an exact factor."""
+        f = abs(arb(factor))
+        error = f * value.error
+        return self.checked(Rounded(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
+
+    def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None) -> Rounded:
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
+        z, g = arb(ratio), arb(gain)
+        growth = (1 + self.unit) ** 2
+        state = value.magnitude / (1 - z)
+        fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
+        if not z * growth < 1:
+            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
+        error = fresh / (1 - z * growth)
+        if past is not None:  # E only falls from a start that is off by more than the fixed point
+            error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
+        self.checked(Rounded(state, error))
+        return self.checked(Rounded(g * state, g * error + self.unit * g * (state + error) + self.tiny))
+
+    def inner(self, left: Sequence[Rounded], right: Sequence[Rounded], magnitude: arb) -> Rounded:
+        """A dot product of two computed vectors; `magnitude` bounds its exact value."""
+        pairs = list(zip(left, right, strict=True))
+        carried = sum((a.magnitude * b.error + b.magnitude * a.error + a.error * b.error for a, b in pairs), arb(0))
+        sizes = [(a.magnitude + a.error, b.magnitude + b.error) for a, b in pairs]
+        rounded = self.gamma(len(pairs)) * sum((a * b for a, b in sizes), arb(0))
+        flushed = 2 * len(pairs) * self.tiny * (1 + sum((a + b for a, b in sizes), arb(0)))
+        return self.checked(Rounded(magnitude, carried + rounded + flushed))
+
+    def softmax_mean(self, logits: Rounded, value: Rounded, spread: arb, count: int) -> Rounded:
+        """Σ_s softmax(a)(s) v_s over `count` tokens; `spread` bounds the difference of two exact values."""
+        if not 2 * (logits.magnitude + logits.error) * (1 + self.unit) < DEEPEST[self.dtype]:
+            raise Refusal(
+                f"logits of size {upper(logits.magnitude):.3g} span more than {DEEPEST[self.dtype]}, where e^x leaves {self.dtype}",
+                *finer(self.dtype),
+            )
+        off = logits.error + 2 * self.unit * (logits.magnitude + logits.error) - (1 - exponential_error(self.dtype)).log()
+        gamma, size = self.gamma(count), value.magnitude + value.error
+        self.checked(Rounded(count * value.magnitude, count * (value.error + gamma * size)))  # Σ_s w_s v_s before the quotient, w_s ≤ 1
+        sums = (1 + self.unit) * (1 + gamma) / (1 - gamma) - 1
+        error = (off / 2).tanh() * (spread + 2 * value.error) + value.error + sums * size + 4 * count * self.tiny * (1 + size)
+        return self.checked(Rounded(value.magnitude, error))
+
+
+@cache
+def exponential_error(dtype: str) -> arb:
+    """Relative error of `constructions.network.exponential.exp` on [−X, 0]: range reduction, Horner step by step, truncation."""
+    u, tiny = arb(UNIT[dtype]), arb(SMALLEST[dtype])
+    _, high, _, coefficients = constants(dtype)
+    with working_precision(128):
+        log2 = arb.const_log2()
+        ratio = DEEPEST[dtype] / log2
+        count = ratio + 1  # |n|
+        low = abs(log2 - arb(high))
+        reduced = (arb(1) / 2 + ratio * (2 * u + u**2)) * log2  # |x − n ln 2|
+        first = reduced + count * low  # |x − n ln2_hi|
+        off = u * first + count * low * (2 * u + u**2)
+        off = off + u * (reduced + off)
+        r = reduced + off
+        if not r < arb(REDUCED):
+            raise ArithmeticError("the reduced argument is larger than the degree was chosen for")
+        size, error = arb(coefficients[-1]), u * arb(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            c = arb(coefficient)
+            product = error * r + u * (size + error) * r + 2 * tiny
+            size = size * r + c
+            error = product + u * c + u * (size + product) + tiny
+        d = len(coefficients) - 1
+        truncated = r ** (d + 1) / arb(d + 1).fac() * r.exp()
+        polynomial, argument = (error + truncated) * r.exp(), off.expm1()
+        return (polynomial + argument + polynomial * argument).upper()
+
+
+def _power_of_two(value: fmpq) -> bool:
+    return all(n & (n - 1) == 0 for n in (abs(int(value.p)), int(value.q)))
+
+
+ONE = Rounded(arb(1), arb(0))
+
+
+def feed_forward_error(dtype: str, ffn: FeedForward, row: int, stream: Sequence[arb]) -> arb:
+    """Rounding of one output of a feed-forward network, before its precision, for a stream with these magnitudes, as given."""
+    arithmetic = Arithmetic(dtype)
+    given = [*(Rounded(magnitude, arb(0)) for magnitude in stream), ONE]
+    outer = to_exact(ffn.outer)[row]
+    used = [int(n) for n in np.nonzero(outer)[0]]
+    inner, bias = to_exact(ffn.inner), to_exact(ffn.bias)
+    hidden = [arithmetic.dot([*inner[n], bias[n]], given) for n in used]
+    return arithmetic.dot(outer[used], hidden, count=len(outer)).error if used else arb(0)
+
+
+def extraction_error(dtype: str, attention: Attention, layer: LaggedLayer, row: int, lag: int) -> arb:
+    """Rounding of a memory's coordinate that the fast pass extracts for a lag: values, scan or taps, factor, output, residual."""
+    arithmetic = Arithmetic(dtype)
+    assert layer.constants is not None
+    value, output = to_exact(attention.value), to_exact(attention.output)
+    ratio, factor, taps = (to_exact(layer.constants[name]) for name in ("ratio", "factor", "taps"))
+    weights, mixed = [], []
+    for h, i in itertools.product(range(len(layer.rpe)), range(value.shape[1])):
+        if output[h, row, i] == 0:
+            continue
+        token = arithmetic.dot(list(value[h, i]), [ONE] * value.shape[2])
+        if layer.rpe[h] == "lin":
+            head = arithmetic.scan(ratio[h], factor[h, lag], token)
+        else:
+            head = arithmetic.times(factor[h, lag], arithmetic.dot(list(taps[h]), [token] * taps.shape[1]))
+        weights.append(output[h, row, i])
+        mixed.append(head)
+    if not mixed:
+        return arb(0)
+    attended = arithmetic.dot(weights, mixed, count=len(layer.rpe) * value.shape[1])
+    return arithmetic.plus(Rounded(arb(0), arb(0)), attended, attended.magnitude).error
+
+
+def evaluation_error(network: Transformer, layer: FusedLayer, stream: Sequence[arb]) -> tuple[arb, list[arb]]:
+    """(rounding of the feed-forward network for the stream it is given, rounding of each residual coordinate).
+
+    `stream` bounds |U_j| in exact arithmetic, for a one-layer dp-free float network.
+    """
+    arithmetic = Arithmetic(network.dtype)
+    embedding, bias = to_exact(network.embedding), to_exact(network.bias)
+    embedded = [arithmetic.dot([*row, b], [ONE] * (len(row) + 1)) for row, b in zip(embedding, bias, strict=True)]
+    residual = attended(arithmetic, network.layers[0].attention, layer, embedded, dict(enumerate(stream)))
+    return readout_rounding(arithmetic, network.layers[0].feedforward, list(residual.values())), [r.error for r in residual.values()]
+
+
+def attended(
+    arithmetic: Arithmetic,
+    attention: Attention,
+    layer: FusedLayer,
+    given: Sequence[Rounded],
+    stream: Mapping[int, arb],
+    past: arb | None = None,
+) -> dict[int, Rounded]:
+    """Coordinates of the residual stream after a dp-free layer: `given` before it, `stream` bounds those |U_j| in exact arithmetic.
+
+    `past` bounds the constant state before the array where that is not zero.
+    """
+    assert layer.constants is not None
+    outputs = _head_outputs(arithmetic, attention, layer.constants, given, past)
+    projection = np.moveaxis(to_exact(attention.output), 1, 0)  # (D, H, dv)
+    return {j: arithmetic.plus(given[j], arithmetic.dot(list(projection[j].flat), outputs), bound) for j, bound in stream.items()}
+
+
+def readout_rounding(arithmetic: Arithmetic, ffn: FeedForward, residual: Sequence[Rounded]) -> arb:
+    """Rounding of a scalar feed-forward network for the stream that it is given."""
+    given = [Rounded(r.magnitude + r.error, arb(0)) for r in residual]
+    hidden = []
+    for row, c in zip(to_exact(ffn.inner), to_exact(ffn.bias), strict=True):
+        hidden.append(arithmetic.dot([*row, c], [*given, ONE]))
+    return arithmetic.dot(list(to_exact(ffn.outer)[0]), hidden).error
+
+
+def _head_outputs(
+    arithmetic: Arithmetic, attention: Attention, constants: dict[str, np.ndarray], given: Sequence[Rounded], past: arb | None
+) -> list[Rounded]:
+    """Every head's mixed value coordinates, in the order of the heads."""
+    values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
+    if constants["taps"].shape[1] == 0 and not set(attention.rpe) <= {"lin"}:
+        slow = "a log head falls so slowly" if attention.table is None else "a table of biases is so long"
+        raise Refusal(f"{slow} that it runs by FFT, whose rounding is not certified")
+    ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
+    place = {h: k for kind in ("lin", "log", "table") for k, h in enumerate(attention.heads_of(kind))}
+    outputs = []
+    for h, kind in enumerate(attention.rpe):
+        k = place[h]
+        for value in values[h]:
+            if kind == "lin":
+                outputs.append(arithmetic.scan(ratio[k], gain[k], value, past))
+            else:
+                outputs.append(arithmetic.dot(list(taps[k]), [value] * taps.shape[1]))
+    return outputs

@@ -1,0 +1,164 @@
+"""Certificates of limits as files: primal and dual as exact numbers, re-checked without any solver.
+
+    {"format": "lemmaformer-limit", "version": 1, "claim": "lag" | "slopes", "rpe": …, "unit": "1*2^-24", …,
+     "entries": [{"lag": 3, "lower": …, "upper": …, "primal": {heads, weights, residual}, "dual": {edges, values}}]}
+
+`lag` claims lower ≤ E_u(T) ≤ upper over all decays of the type, `slopes` the same over the weights of the given heads. Kernels have a
+certificate of their own (`verify.limits.hankel`). A claim is false if the exact numbers in the file do not show it.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flint import fmpq
+
+from analyzer.errors import InputError
+from analyzer.limits import budgeted_error as theorem
+from analyzer.limits.budgeted_error import Bank, Dual
+from analyzer.numbers.exact import from_text, lower, to_text, upper
+from constructions.files.places import write_file
+from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, shown_by
+
+FORMAT = "lemmaformer-limit"
+VERSION = 1
+MAX_BYTES = 1 << 26
+MAX_EDGE = 1 << 2048
+SLACK = 2.0**-20
+"""By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
+SMALLEST_UNIT = fmpq(1, 2**96)
+MAX_ENTRIES, MAX_EDGES, MAX_HEADS = 256, 4096, 128
+"""Sizes beyond which a file is taken for damage."""
+LARGEST = fmpq(2) ** 192
+FINEST = 4096
+"""Numbers of a certificate are at most 2^192, with denominators of at most so many bits."""
+
+
+def certificate(
+    pairs: Sequence[Pair] | Sequence[Audit], rpe: str, unit: fmpq, heads: Sequence[tuple[str, fmpq]] | None = None
+) -> dict[str, Any]:
+    """The file's content for pairs of one type and unit roundoff; with `heads`, the audit of those heads."""
+    data: dict[str, Any] = {"format": FORMAT, "version": VERSION, "claim": "lag" if heads is None else "slopes"}
+    data |= {"rpe": rpe, "unit": to_text(unit)}
+    if heads is not None:
+        data["heads"] = _heads(heads)
+    return data | {"entries": [_entry(pair) for pair in pairs]}
+
+
+def _heads(heads: Sequence[tuple[str, fmpq]]) -> list[list[str]]:
+    return [[rpe, to_text(decay)] for rpe, decay in heads]
+
+
+def _entry(pair: Pair | Audit) -> dict[str, Any]:
+    bank, dual = pair.bank, pair.dual
+    primal = {"heads": _heads(bank.heads), "weights": [to_text(w) for w in bank.weights], "residual": to_text(bank.residual)}
+    sequence = {"edges": [str(e) for e in dual.edges], "values": [to_text(v) for v in dual.values]}
+    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), "primal": primal, "dual": sequence}
+
+
+def write_json(path: Path, data: dict[str, Any], overwrite: bool = False) -> None:
+    """Write a certificate whole or not at all; a file that is there is refused unless `overwrite`."""
+    write_file(path, (json.dumps(data, ensure_ascii=False) + "\n").encode(), overwrite)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a certificate file."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} is larger than {MAX_BYTES} bytes")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)[:80]}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not valid JSON: the certificate is damaged") from None
+
+
+def check(data: Any) -> dict[str, Any]:
+    """{claim, rpe, entries: [{lag, lower, upper}], faults}: every side recomputed from the exact numbers, false claims as faults."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError("this file is no certificate of a limit")
+    if type(data.get("version")) is not int or data["version"] != VERSION:
+        raise InputError(f"the certificate has version {str(data.get('version'))[:20]!r}; this program reads version {VERSION}")
+    claim, rpe, entries = data.get("claim"), data.get("rpe"), data.get("entries")
+    if not isinstance(rpe, str) or rpe not in theorem.FAMILIES or not isinstance(claim, str) or claim not in ("lag", "slopes"):
+        raise InputError("a certificate claims something about lags or slopes, for lin, log or mixed heads")
+    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_ENTRIES:
+        raise InputError(f"a certificate has between 1 and {MAX_ENTRIES} entries")
+    unit = _exact(data.get("unit", ""))
+    if not SMALLEST_UNIT <= unit < 1:
+        raise InputError("the certificate's unit roundoff is not between 2^-96 and 1")
+    heads = _read_heads(data.get("heads"), rpe) if claim == "slopes" else None
+    rows, faults = [], []
+    for entry in entries:
+        row, found = _check_entry(entry, rpe, unit, heads)
+        rows.append(row)
+        faults += found
+    return {"claim": claim, "rpe": rpe, "entries": rows, "faults": faults}
+
+
+def _check_entry(entry: Any, rpe: Any, unit: fmpq, heads: tuple[tuple[str, fmpq], ...] | None) -> tuple[dict[str, Any], list[str]]:
+    if not isinstance(entry, dict) or type(entry.get("lag")) is not int:
+        raise InputError("an entry of a certificate has a lag")
+    lag = entry["lag"]
+    check_lag(lag)
+    bank, dual = _read_bank(entry.get("primal"), rpe), _read_dual(entry.get("dual"))
+    if heads is not None and not set(bank.heads) <= set(heads):
+        raise InputError(f"lag {lag}: the bank has heads that are not among those audited")
+    least = lower(shown_by(dual, lag, unit, rpe) if heads is None else audit_lower(heads, dual, lag, unit))
+    most = upper(theorem.upper_bound(bank, lag, unit))
+    claimed = {name: _number(entry, name) for name in ("lower", "upper")}
+    faults = []
+    for name, found, holds in (("lower", least, claimed["lower"] <= least), ("upper", most, claimed["upper"] >= most)):
+        if not holds:
+            faults.append(f"lag {lag}: the certificate claims {name} {str(entry.get(name))[:40]!a}, its exact numbers show {found:.6g}")
+    if claimed["lower"] > claimed["upper"]:
+        faults.append(f"lag {lag}: the certificate claims a lower bound above its upper bound")
+    return {"lag": lag, "lower": max(least, 0.0), "upper": most if math.isfinite(most) else None}, faults
+
+
+def _number(entry: dict[str, Any], name: str) -> float:
+    value = entry.get(name)
+    try:
+        return math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _exact(text: Any) -> fmpq:
+    """An exact number of moderate size."""
+    value = from_text(text)
+    if abs(value) > LARGEST or value.q.bit_length() > FINEST:
+        raise InputError(f"{str(text)[:20]!r}… is absurdly large or fine for a certificate")
+    return value
+
+
+def _read_heads(data: Any, rpe: str) -> tuple[tuple[str, fmpq], ...]:
+    if not isinstance(data, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
+        raise InputError("heads are pairs of a type and a decay")
+    heads = tuple((str(kind), _exact(decay)) for kind, decay in data)
+    if len(heads) > MAX_HEADS:
+        raise InputError(f"a certificate has at most {MAX_HEADS} heads")
+    for kind, decay in heads:
+        least = 1 if kind == "log" else 0
+        if kind not in theorem.FAMILIES[rpe] or (decay - least) * (1 << 40) < 1 or decay > 1 << 20:
+            raise InputError(f"a head of the certificate is not of the type {rpe}, or its decay is out of range")
+    return heads
+
+
+def _read_bank(data: Any, rpe: str) -> Bank:
+    if not isinstance(data, dict) or set(data) != {"heads", "weights", "residual"} or not isinstance(data["weights"], list):
+        raise InputError("the primal side has heads, weights and a residual")
+    return Bank(_read_heads(data["heads"], rpe), tuple(_exact(w) for w in data["weights"]), _exact(data["residual"]))
+
+
+def _read_dual(data: Any) -> Dual:
+    if not isinstance(data, dict) or set(data) != {"edges", "values"} or not all(isinstance(v, list) for v in data.values()):
+        raise InputError("the dual side has edges and values")
+    edges = [from_text(e) for e in data["edges"]]
+    if len(edges) > MAX_EDGES:
+        raise InputError(f"a dual sequence has at most {MAX_EDGES} edges")
+    if any(e.q != 1 or not 0 <= e < MAX_EDGE for e in edges):
+        raise InputError("the edges of a dual sequence are whole numbers")
+    return Dual(tuple(int(e.p) for e in edges), tuple(_exact(v) for v in data["values"]))

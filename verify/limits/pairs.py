@@ -1,0 +1,328 @@
+"""What no network of a class can do, as pairs lower ≤ optimum ≤ upper, both sides certified.
+
+`lag_limit` and `horizon` are about the budgeted error E_u(T) over all decays, `audit` about given decays (the slopes of a real model).
+The search (`constructions.banks.balanced`) proposes a bank and a dual sequence; what is reported is recomputed from them in ball
+arithmetic.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from flint import arb, fmpq
+
+from analyzer.errors import InputError, Refusal
+from analyzer.limits import budgeted_error as theorem
+from analyzer.limits.budgeted_error import Bank, Dual, RpeSet
+from analyzer.limits.lag_law import applies, lag_law
+from analyzer.limits.pi_law import best_pi_bound, hand_bound, rule
+from analyzer.numbers.exact import lower, maximum, nearest, rational, to_text, upper, working_precision
+from constructions.banks.balanced import Balance, as_priced, balanced_bank, fixed_decays
+
+HALF = arb(1) / 2
+SHARP = 1.02
+"""Pairs further apart than this are searched for once more, at the lag itself."""
+MAX_LAG = 256
+"""Lags beyond this are far behind every horizon: 64 bits see 13 tokens back."""
+MAX_BITS = 64
+"""Beyond, column generation takes minutes."""
+LEAST_BITS = 2
+ZERO = Bank((), (), fmpq(0))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """lower ≤ E_u(T) ≤ upper for one lag, with the bank and the dual sequence that show it.
+
+    `shown` is what the dual sequence alone shows; for lin heads the closed forms of the π-law may be a little above it.
+    """
+
+    rpe: RpeSet
+    lag: int
+    unit: fmpq
+    lower: float
+    upper: float
+    bank: Bank
+    dual: Dual
+    shown: float
+
+    @property
+    def ratio(self) -> float:
+        return self.upper / self.lower if self.lower else float("inf")
+
+
+@lru_cache(maxsize=64)
+def _balance(rpe: RpeSet, unit: fmpq) -> Balance:
+    return Balance(rpe, unit)
+
+
+@lru_cache(maxsize=256)
+def _norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
+    return theorem.dual_norm(dual, unit, rpe)
+
+
+def shown_by(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
+    """The lower bound of E_u(T) that a dual sequence shows; its norm is computed once."""
+    return (arb(abs(dual.at(lag))) / _norm(dual, unit, rpe)).lower()
+
+
+def check_lag(lag: int) -> None:
+    """Refuse lags that are no lags, or absurd."""
+    if not 1 <= lag <= MAX_LAG:
+        raise InputError(f"lag {lag} is out of range; give 1 to {MAX_LAG}")
+
+
+def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tuple[arb, Dual]:
+    """The best bound that the sequences show; for lin also shifted, which turns F into z^k F and keeps the bound."""
+    values = []
+    for dual in duals:
+        places = range(1, lag + 1) if rpe == "lin" else (lag,)
+        place = max(places, key=lambda s: (abs(dual.at(s)), s))
+        shifted = Dual(tuple(e + lag - place for e in dual.edges), dual.values)
+        values.append(((arb(abs(dual.at(place))) / _norm(dual, unit, rpe)).lower(), shifted))
+    return max(values, key=lambda pair: float(pair[0]))
+
+
+def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | None = None) -> Pair:
+    """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads."""
+    check_lag(lag)
+    balance = _balance(rpe, unit)
+    beyond = rule(unit) + BEYOND
+    if lag > beyond and heads is None:
+        return _far_pair(rpe, lag, unit, decay_bits, beyond)
+    if heads is not None and heads < lag_law(rpe, (lag,)).heads:
+        dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
+        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0)
+    pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if pair.ratio > SHARP and pair.lower < 0.9:
+        balance.dual(lag)
+        pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if heads is not None and len(pair.bank.heads) > heads:
+        few = _few_heads(rpe, lag, unit, heads, decay_bits)
+        pair = _pair(rpe, lag, unit, few, [pair.dual])
+    return pair
+
+
+BEYOND = 4
+"""Lags this far behind the rule ⌊ln(1/u)/π⌋ are out of reach of every type; sequences of shorter lags and differences show it."""
+
+
+def _far_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, near: int) -> Pair:
+    """The pair of a lag far behind the horizon: the zero network above, below what is known of a lag near it."""
+    known = lag_limit(rpe, near, unit, decay_bits).dual
+    orders = range(2, min(lag, theorem.MAX_ORDER), 3)
+    differences = [] if rpe == "lin" else [theorem.difference_dual(lag, order) for order in orders]
+    return _pair(rpe, lag, unit, ZERO, [known, *differences])
+
+
+def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) -> Pair:
+    least, dual = _best_dual(rpe, lag, unit, duals)
+    most = theorem.upper_bound(bank, lag, unit)
+    if not most <= 1:
+        bank, most = ZERO, arb(1)
+    closed = max(lower(best_pi_bound(lag, unit)[0]), lower(arb(hand_bound(lag, unit)))) if rpe == "lin" else 0.0
+    return Pair(rpe, lag, unit, max(lower(least), closed), upper(most), bank, dual, lower(least))
+
+
+def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> Bank:
+    if rpe == "mixed":
+        raise InputError(
+            "heads go with rpe lin or log here; a mixed layer with few heads is built for a fixed target with rpe mixed and bank minimal"
+        )
+    price = float(arb(unit))
+    return as_priced(balanced_bank(rpe, (lag,), lambda _: price, heads, decay_bits), 0)
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The largest T with E_u(T) < 1/2: `upper` at it is below 1/2, and for every longer lag the error is at least 1/2.
+
+    `next_lower` is the certified lower bound at T + 1; lags up to `checked` were settled one by one, after which a closed argument
+    settles all others (see `analyzer.limits.budgeted_error`).
+    """
+
+    rpe: RpeSet
+    unit: fmpq
+    horizon: int
+    upper: float
+    next_lower: float
+    checked: int
+    rule: int
+
+
+def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None] = lambda _: None) -> Horizon:
+    """The horizon, certified from both sides."""
+    guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
+    lag, best = _seen(rpe, unit, guess, decay_bits, step)
+    if rpe == "lin":
+        after = _least_beyond(rpe, lag + 1, unit, step)
+        return Horizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
+    last = theorem.far_lag(unit, rpe)
+    lowers = [_least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
+    return Horizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
+
+
+def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[str], None]) -> tuple[int, float]:
+    """(the largest lag around the guess with E_u < 1/2, its upper side); lag 0 if there is none."""
+    balance, lag, best = _balance(rpe, unit), guess, 0.0
+
+    def seen(candidate: int) -> float | None:
+        step(f"{rpe} lag {candidate}")
+        if rpe == "lin" and best_pi_bound(candidate, unit)[0] >= HALF:
+            return None
+        for bank in _proposals(balance, candidate, decay_bits):
+            value = upper(theorem.upper_bound(bank, candidate, unit))
+            if value < 0.5:
+                return value
+        return None
+
+    while lag >= 1:
+        found = seen(lag)
+        if found is not None:
+            best = found
+            break
+        lag -= 1
+    while lag >= guess:
+        found = seen(lag + 1)
+        if found is None:
+            break
+        lag, best = lag + 1, found
+    return lag, best
+
+
+def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[Bank]:
+    """Banks to try: for lin the quickly found one of twice the heads, then the best of all."""
+    if balance.rpe == "lin":
+        yield _few_heads("lin", lag, balance.unit, 2 * lag + 4, decay_bits)
+    yield balance.bank(lag, decay_bits)
+
+
+def _least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
+    """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a finer arithmetic."""
+    step(f"{rpe} beyond: lag {lag}")
+    if rpe == "lin":
+        closed, _ = best_pi_bound(lag, unit)
+        if closed >= HALF:
+            return lower(closed)
+    best = _best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0]
+    for order in range(min(lag - 1, theorem.MAX_ORDER), 1, -3):
+        if best >= HALF:
+            return lower(best)
+        best = best.max(_best_dual(rpe, lag, unit, [theorem.difference_dual(lag, order)])[0])
+    finer = unit
+    while not best >= HALF:
+        finer = finer / 16  # a sequence for a smaller u is feasible for u
+        if finer < unit / 2**64:
+            raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
+        best = best.max(_best_dual(rpe, lag, unit, [_balance(rpe, finer).dual(lag)])[0])
+    return lower(best)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """lower ≤ best ≤ upper over the weights of given heads, for one lag."""
+
+    lag: int
+    lower: float
+    upper: float
+    bank: Bank
+    dual: Dual
+
+    @property
+    def shown(self) -> float:
+        return self.lower
+
+
+def audit(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> Audit:
+    """The least ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|) for heads whose decays are given, by linear programming, both sides certified.
+
+    For fewer heads than the lag law asks for, the dual sequence is looked for with a fourth of u, so that it shows the error 1 with room.
+    """
+    check_lag(lag)
+    strict = unit / 4 if applies(heads, lag) else unit
+    bank, dual = fixed_decays(heads, lag, strict)
+    most = theorem.upper_bound(bank, lag, unit)
+    if not most <= 1:
+        bank, most = ZERO, arb(1)
+    return Audit(lag, lower(audit_lower(heads, dual, lag, unit)), upper(most), bank, dual)
+
+
+def audit_lower(heads: Sequence[tuple[str, fmpq]], dual: Dual, lag: int, unit: fmpq) -> arb:
+    """|δ_T| / max(sup|δ_s|, |δ_0|/u, |F(p_h)|/u): the lower bound for the given heads alone."""
+    with working_precision(theorem.working_bits(unit)):
+        sizes = [arb(max(abs(v) for v in dual.values)), abs(arb(dual.at(0))) / arb(unit)]
+        sizes += [abs(theorem.transform_at(dual, head)) / arb(unit) for head in heads]
+        return (arb(abs(dual.at(lag))) / maximum(sizes)).lower()
+
+
+MAX_AUDITED = 24
+"""Lags that one audit goes through at most."""
+MAX_HEADS = 64
+
+
+def slopes_of(text: str, rpe: str) -> tuple[tuple[str, fmpq], ...]:
+    """Heads from "alibi:8" (Press et al. 2022: 2^{−8i/n}, as float32 stores them) or from a list of decays."""
+    match = re.fullmatch(r"alibi:([0-9]{1,4})", text.strip())
+    if match is not None:
+        count = int(match[1])
+        if not 1 <= count <= MAX_HEADS or rpe != "lin":
+            raise InputError(f"slopes alibi:N take 1 to {MAX_HEADS} heads, with rpe lin")
+        return tuple(("lin", rational(float(np.float32(v)))) for v in _alibi(count))
+    parts = text.split(",")
+    if len(parts) > MAX_HEADS:
+        raise InputError(f"slopes are at most {MAX_HEADS} decays")
+    decays = [rational(part) for part in parts]
+    least = 1 if rpe == "log" else 0
+    if any(not least < p < 1 << 20 or (p - least) * (1 << 20) < 1 for p in decays) or len(set(decays)) < len(decays):
+        raise InputError(f"slopes must be different decays above {least} ({rpe}), not absurdly close to it or large")
+    return tuple((rpe, p) for p in decays)
+
+
+def _alibi(count: int) -> list[float]:
+    """The slopes of Press et al.: a geometric progression for powers of two, otherwise those of the power below and every other above."""
+    power = 1 << (count.bit_length() - 1)
+    slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
+    return slopes if power == count else slopes + _alibi(2 * power)[0::2][: count - power]
+
+
+def describe_pair(pair: Pair) -> dict[str, Any]:
+    """A pair as plain data: the two sides, what the closed forms say, and the bank."""
+    bank = pair.bank
+    result: dict[str, Any] = {
+        "unit": to_text(pair.unit),
+        "budgeted_error": {"lower": pair.lower, "upper": pair.upper},
+        "ratio": pair.ratio,
+        "heads_used": len(bank.heads),
+        "decays": [nearest(p) for _, p in bank.heads],
+        "rpes": [rpe for rpe, _ in bank.heads],
+        "weights_l1": nearest(bank.weight_sum),
+    }
+    if pair.rpe == "lin":
+        closed, frequency = best_pi_bound(pair.lag, pair.unit)
+        result |= {"pi_law": lower(closed), "pi_law_frequency": nearest(frequency), "horizon_rule": rule(pair.unit)}
+        result["hand_bound"] = lower(arb(hand_bound(pair.lag, pair.unit)))
+    return result
+
+
+def describe_horizon(found: Horizon) -> dict[str, Any]:
+    """A horizon as plain data."""
+    return {
+        "horizon": found.horizon,
+        "upper": found.upper if found.horizon else None,
+        "next_lower": found.next_lower,
+        "settled_one_by_one": found.checked,
+        "rule": found.rule,
+    }
+
+
+def curve(rpe: RpeSet, unit: fmpq, decay_bits: int, longest: int) -> list[dict[str, Any]]:
+    """Both sides for the lags 1 to `longest`, and for lin the π-law beside them."""
+    rows: list[dict[str, Any]] = []
+    for lag in range(1, longest + 1):
+        pair = lag_limit(rpe, lag, unit, decay_bits)
+        row = {"lag": lag, "lower": pair.lower, "upper": pair.upper}
+        rows.append(row | ({"pi_law": lower(best_pi_bound(lag, unit)[0])} if rpe == "lin" else {}))
+    return rows
