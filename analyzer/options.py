@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from analyzer.errors import InputError, OptionValue
+from analyzer.ranges import check_range
 
 
 def option(
@@ -162,15 +163,8 @@ def _in_range(entry: Field[Any], value: Any) -> Any:
     limits = entry.metadata
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    low, high, above, below = (limits.get(key) for key in ("least", "most", "above", "below"))
-    inside = (low is None or value >= low) and (high is None or value <= high)
-    inside = inside and (above is None or value > above) and (below is None or value < below)
-    if inside:
-        return value
-    ends = [f"at least {low:g}" if low is not None else "", f"more than {above:g}" if above is not None else ""]
-    ends += [f"at most {high:.12g}" if high is not None else "", f"less than {below:g}" if below is not None else ""]
-    span = f"{low:g} to {high:.12g}" if low is not None and high is not None else " and ".join(end for end in ends if end)
-    raise InputError(f"{entry.name} {value} is out of range; give {span}")
+    check_range(entry.name, value, limits.get("least"), limits.get("most"), above=limits.get("above"), below=limits.get("below"))
+    return value
 
 
 def default_text(entry: Field[Any]) -> str | None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from analyzer.targets.protocol import Target
     from constructions.theorems.construction import Construction
     from lemmaformer import experiments, limits
-    from lemmaformer.api import adaptive, bound, bounds, build, compare, coupling, fixed, kernel, load, load_target, train, verify
+    from lemmaformer.api import adaptive, bound, bounds, build, compare, coupling, fixed, kernel, load_target, train, verify
+    from lemmaformer.files import load
     from lemmaformer.network import Network
     from lemmaformer.options import Break, Compare, Train
     from lemmaformer.results import Comparison, Evaluation, Result
@@ -37,8 +38,9 @@ _HOMES = {
     "analyzer.statements.theorem": ("Case", "Theorem"),
     "constructions.theorems.construction": ("Construction",),
     "lemmaformer.api": (
-        "adaptive", "bound", "bounds", "build", "compare", "coupling", "fixed", "kernel", "load", "load_target", "train", "verify",
+        "adaptive", "bound", "bounds", "build", "compare", "coupling", "fixed", "kernel", "load_target", "train", "verify",
     ),
+    "lemmaformer.files": ("load",),
     "lemmaformer.network": ("Network",),
     "lemmaformer.options": ("Break", "Compare", "Train"),
     "lemmaformer.results": ("Comparison", "Evaluation", "Result"),

@@ -1,9 +1,7 @@
 """The functions of the library: targets, bounds, networks, certificates, training, comparison."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +10,7 @@ from analyzer.options import Options
 from analyzer.statements.bounds import Bound, Choices
 from analyzer.statements.registry import THEOREMS
 from analyzer.statements.theorem import Theorem
+from lemmaformer.progress import working
 
 if TYPE_CHECKING:
     from flint import fmpq
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from lemmaformer.options import Compare, Train
     from lemmaformer.results import Checked, Comparison
     from verify.chain.certificate import Certificate
-
-PROGRESS: ContextVar[bool] = ContextVar("progress", default=False)
-"""Whether long work shows what it does on a terminal: the command line wants it, a library is silent."""
 
 
 def fixed(
@@ -189,6 +185,8 @@ def verify(what: "str | Path | Network", target: "Target | None" = None) -> "Cer
     path = Path(what) if isinstance(what, str | Path) else None
     if path is not None and path.is_file():
         return _recheck(path)
+    from lemmaformer.files import load
+
     net = load(path) if path is not None else cast("Network", what)
     with working("certifying"):
         if target is None or (net.target is not None and net.target.describe() == target.describe()):
@@ -208,23 +206,6 @@ def _recheck(path: Path) -> "Checked":
     of_kernel = isinstance(data, dict) and data.get("format") == FORMAT
     found = check_kernel_certificate(data) if of_kernel else check(data)
     return Checked({**found, "verdict": "violated" if found["faults"] else "holds", "seconds": time.perf_counter() - start})
-
-
-def load(path: str | Path) -> "Network":
-    """A network from a bundle; files are checked before anything is made of them.
-
-    >>> import lemmaformer as lf
-    >>> _ = lf.build(lf.fixed(lags=(2,))).save("net")
-    >>> lf.load("net")
-    <thm-3.1 fixed(2): 1 layer, 2 heads, exact, certified 0.01>
-    """
-    from constructions.files.card import read_files
-
-    files = read_files(Path(path))
-    from constructions.files.bundle import load as load_bundle
-    from lemmaformer.network import network_of
-
-    return network_of(load_bundle(files))
 
 
 def train(
@@ -262,21 +243,3 @@ def compare(
     from lemmaformer.options import Compare
 
     return compared(networks, target, Compare.of(options, keywords))
-
-
-@contextmanager
-def working(message: str) -> Iterator[None]:
-    """A spinner, if somebody wants to see one."""
-    from verify.report.tables import progress
-
-    with progress(message, not PROGRESS.get()):
-        yield
-
-
-@contextmanager
-def stepping(message: str) -> Iterator[Callable[[str], None]]:
-    """A spinner that says what is being worked on, if somebody wants to see one."""
-    from verify.report.tables import steps
-
-    with steps(message, not PROGRESS.get()) as step:
-        yield step

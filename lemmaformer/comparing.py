@@ -8,8 +8,9 @@ from analyzer.errors import InputError
 from analyzer.targets.fixed import target_from_dict
 from analyzer.targets.protocol import Target
 from constructions.files.card import Files, read_files
-from lemmaformer.api import load, stepping
+from lemmaformer.files import load
 from lemmaformer.options import MAX_COMPARED, MAX_COMPARED_LENGTH, MAX_TOKENS, Compare
+from lemmaformer.progress import stepping
 from lemmaformer.results import Comparison
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyzer.errors import InputError, OptionValue
-from lemmaformer.api import PROGRESS, stepping, working
 from lemmaformer.options import Arms, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
+from lemmaformer.progress import PROGRESS, stepping, working
 from lemmaformer.results import Arms as ArmsResult
 from lemmaformer.results import HorizonExperiment, JlFigure1, JlFigure5, JlTable, WeLanguage, WeRegression
 

@@ -1,4 +1,4 @@
-"""Answers that begin or end with files: arrays of tokens, foreign weights."""
+"""Answers that begin or end with files: bundles, arrays of tokens, foreign weights."""
 
 import io
 from pathlib import Path
@@ -12,6 +12,7 @@ from lemmaformer.options import MAX_TOKENS, Spectrum
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
 
 if TYPE_CHECKING:
+    from lemmaformer.network import Network
     from verify.compare.spectrum import HeadSpectrum
 
 
@@ -28,6 +29,23 @@ def numbers(source: Path) -> np.ndarray:
     if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         raise InputError(f"{source} holds values that are not finite real numbers")
     return array
+
+
+def load(path: str | Path) -> "Network":
+    """A network from a bundle; files are checked before anything is made of them.
+
+    >>> import lemmaformer as lf
+    >>> _ = lf.build(lf.fixed(lags=(2,))).save("net")
+    >>> lf.load("net")
+    <thm-3.1 fixed(2): 1 layer, 2 heads, exact, certified 0.01>
+    """
+    from constructions.files.card import read_files
+
+    files = read_files(Path(path))
+    from constructions.files.bundle import load as load_bundle
+    from lemmaformer.network import network_of
+
+    return network_of(load_bundle(files))
 
 
 def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:

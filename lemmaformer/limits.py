@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from analyzer.errors import InputError, OptionValue
-from lemmaformer.api import stepping, working
 from lemmaformer.options import (
     LEAST_BITS,
     MAX_BITS,
@@ -17,6 +16,7 @@ from lemmaformer.options import (
     RnnLimits,
     SlopesLimits,
 )
+from lemmaformer.progress import stepping, working
 from lemmaformer.results import CouplingLimit, DpFreeLimit, Horizon, KernelLimit, LagLimit, RnnLimit, SlopesAudit
 
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ class Written(Shown):
 
 def toured(out: Path, overwrite: bool) -> Demo:
     """The tour: shown while it runs."""
-    from lemmaformer.api import PROGRESS
+    from lemmaformer.progress import PROGRESS
     from verify.experiments.demo import run_demo
 
     wanted = PROGRESS.get()

@@ -9,8 +9,8 @@ from analyzer.targets.protocol import Target
 from constructions.files.places import check_place
 from constructions.training import checkpoint as runs
 from constructions.training import recipes
-from lemmaformer.api import PROGRESS, working
 from lemmaformer.options import STRUCTURE, Recipe, Train
+from lemmaformer.progress import PROGRESS, working
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network

@@ -38,6 +38,7 @@ from analyzer.errors import InputError, Refusal
 from analyzer.families import LayerRpe, Rpe
 from analyzer.lemmas.bump import RATES, variation
 from analyzer.numbers.exact import evaluate, rational, upper, working_precision
+from analyzer.numbers.search import least_whole
 
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")
@@ -375,12 +376,9 @@ def solve_heads(
             if high > 2**200:
                 raise Refusal(f"no number of heads below 2^200 brings the bound to {error:g}")
         else:
-            low = high // 2
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if holds(middle) else (middle, high)
-            candidate = _bound_at(rpe, tuple(lags), high, tuning, r, share)
-            if candidate is not None and (best is None or high < best.total_heads):
+            heads = least_whole(holds, high // 2, high)
+            candidate = _bound_at(rpe, tuple(lags), heads, tuning, r, share)
+            if candidate is not None and (best is None or heads < best.total_heads):
                 best = candidate
     assert best is not None
     return best

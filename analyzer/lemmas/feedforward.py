@@ -22,6 +22,7 @@ from flint import arb
 from analyzer.errors import Refusal, larger_error
 from analyzer.families import MAX_WIDTH
 from analyzer.numbers.exact import evaluate, upper
+from analyzer.numbers.search import least_whole
 from analyzer.targets.readout import ReadOut
 
 ell, curvature, m, barron, D = sympy.symbols("ell psi2 m barron D", positive=True)
@@ -136,7 +137,6 @@ def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> F
                 *larger_error(READOUT_SHARE * upper(plan(high // 2).error)),
             )
     low = 0 if high == 1 else high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if upper(plan(middle).error) > error else (low, middle)
-    return plan(low) if upper(plan(low).error) <= error else plan(high)
+    if upper(plan(low).error) <= error:
+        return plan(low)
+    return plan(least_whole(lambda width: upper(plan(width).error) <= error, low, high))

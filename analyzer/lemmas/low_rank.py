@@ -32,8 +32,8 @@ from analyzer.errors import InputError, Refusal, finer, larger_error
 from analyzer.lemmas.pod import Pod, pod
 from analyzer.numbers.exact import UNIT, maximum, range_pieces, rational, upper, working_precision
 from analyzer.numbers.piecewise import interpolation_error
+from analyzer.ranges import check_range
 from analyzer.targets.coupling import BITS, MAX_KNOTS, Coupling, CouplingTarget, SineCoupling, grid_error
-from analyzer.theorems.jl_4_2 import LEAST_ERROR
 
 Bank = Literal["pod", "centred"]
 BANKS = ("pod", "centred")
@@ -46,6 +46,8 @@ CLUSTER = 2.0**-20
 """Singular values closer than this share count as equal."""
 PLANNED = 128
 """Pieces at which the rank is planned: by then the tail at the knots hardly changes."""
+LEAST_ERROR = 1e-9
+"""Singular functions are known to about 2^-40."""
 MAX_POD_RANK = 256
 
 
@@ -173,8 +175,9 @@ class Budget:
 
 
 def check_rank(rank: Any) -> None:
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= MAX_POD_RANK:
-        raise InputError(f"rank {str(rank)[:40]} is out of range; give 1 to {MAX_POD_RANK}")
+    if isinstance(rank, bool) or not isinstance(rank, int):
+        raise InputError(f"rank {str(rank)[:40]} is no whole number; give 1 to {MAX_POD_RANK}")
+    check_range("rank", rank, 1, MAX_POD_RANK)
 
 
 def budget(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], ys: Sequence[fmpq], dtype: str) -> Budget:
@@ -314,8 +317,7 @@ def _largest(values: list[arb]) -> arb:
 
 def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int | None, error: float, dtype: str) -> tuple[int, int]:
     """(m_h, pieces of the splines): as given, or the fewest for which the tail costs half of the error and the splines a third of it."""
-    if not LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    check_range("error", error, LEAST_ERROR, below=math.inf)
     if rank is not None:
         check_rank(rank)
     if knots is not None:

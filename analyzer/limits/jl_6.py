@@ -68,6 +68,7 @@ from flint import arb, arb_mat, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.kernels.memory_kernels import LATEST_PEAK, MemoryKernel
 from analyzer.numbers.exact import lower, maximum, nearest, upper, working_precision
+from analyzer.ranges import check_range
 from analyzer.statements.theorem import Theorem
 
 ID = "jl-6"
@@ -190,8 +191,7 @@ def swapped_ends(length: int, count: int) -> tuple[int, ...]:
 def coupling(values: Sequence[arb | fmpq], order: Sequence[int] | None = None) -> list[list[arb]]:
     """w(t, j) with Σ_{s≤t} ρ(s) x(p(t−s)) = Σ_j w(t,j) x(j), for ρ(0..τ−1) and a permutation p (none: the identity)."""
     length = len(values)
-    if not 1 <= length <= LONGEST:
-        raise InputError(f"a sequence of {length} positions; give 1 to {LONGEST}")
+    check_range("length", length, 1, LONGEST)
     p = tuple(range(length)) if order is None else tuple(order)
     if sorted(p) != list(range(length)):
         raise InputError(f"the order is not a permutation of 0..{length - 1}")
@@ -332,8 +332,7 @@ def mixing(kernel: MemoryKernel, theta: Sequence[fmpq], block: int = 16) -> Mixi
     complexity = rnn_complexity(kernel)
     if complexity.c1 is None:
         raise Refusal(f"the kernel {kernel.text[:60]!r} falls like a power law: C_1 is infinite, and Prop 6.3 says nothing")
-    if not 2 <= block <= LONGEST // 2:
-        raise InputError(f"a block of {block} rows; give 2 to {LONGEST // 2}")
+    check_range("block", block, 2, LONGEST // 2)
     with working_precision(PRECISION):
         values = kernel.values(0, max(WINDOW, 2 * block - 1))
         mixed = filtered(values, theta)

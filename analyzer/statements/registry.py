@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 GROUP = "lemmaformer.theorems"
 HOUSE = os.path.dirname(os.path.dirname(__file__))
 ROOMS = ("theorems", "limits")
+SHARED = ("__init__.py", "base.py")
 
 
 class UnknownTheorem(InputError, KeyError):
@@ -77,7 +78,7 @@ class Registry(Mapping[str, Theorem]):
     def _files(self) -> dict[str, str]:
         """The room of every theorem's file."""
         rooms = {room: os.listdir(os.path.join(HOUSE, room)) for room in ROOMS}
-        return {name[:-3]: room for room, names in rooms.items() for name in sorted(names) if name.endswith(".py") and name[0] != "_"}
+        return {name[:-3]: room for room, names in rooms.items() for name in sorted(names) if name.endswith(".py") and name not in SHARED}
 
 
 def _module(name: str) -> str:

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
 
 ID = "jl-4.2"
 TITLE = "low-rank couplings, one softmax head"
-LEAST_ERROR = 1e-9
-"""Singular functions are known to about 2^-40."""
 _TEXT = "sup|H − Ĥ| ≤ Lip(F)(‖f‖(T_m + (‖ρ_uu‖ + ‖ρ_vv‖)/(8M²)) + ‖f''‖/(8M²)) + ℓ²‖F''‖/(8N²),  T_m = sup|Σ_{k>m} σ_k φ_k ψ_k|"
 STATEMENT = {"lin": _TEXT, "log": _TEXT, "none": _TEXT}
 """Heads do not see positions: the statement is the same whatever the relative positions are elsewhere."""

@@ -34,7 +34,7 @@ from flint import fmpq
 from analyzer.errors import InputError
 from analyzer.lemmas import extraction as ex
 from analyzer.statements.theorem import Theorem
-from analyzer.theorems import thm_3_1
+from analyzer.theorems import base
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,7 +45,7 @@ STATEMENT = dict.fromkeys(
     ("lin", "log"),
     "y_t = x_{t−x_t−1} on {−1, 0, 1}: (A) one dp layer with 3 heads reaches every ε > 0, (B) every dp-free attention layer errs by ≥ 1",
 )
-citation = partial(thm_3_1.citation, result="Proposition 4.2")
+citation = partial(base.citation, result="Proposition 4.2")
 
 ALPHABET = (-1, 0, 1)
 LAGS = (0, 1, 2)

@@ -17,13 +17,13 @@ from functools import partial
 
 from analyzer.lemmas.extraction import adaptive_expression
 from analyzer.statements.theorem import Case
-from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems import base, thm_3_1, thm_4_4
 
 ID = "prop-4.3"
 TITLE = "tmx attention: the same rate with O(D) score parameters"
 STATEMENT = {rpe: f"{text}; D + 1 score parameters per head instead of 2D² + 1" for rpe, text in thm_3_1.STATEMENT.items()}
 expression = adaptive_expression
-citation = partial(thm_3_1.citation, result="Proposition 4.3")
+citation = partial(base.citation, result="Proposition 4.3")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
 
 THEOREM = thm_4_4.adaptive_theorem(

@@ -18,7 +18,7 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.5.
 from functools import partial
 
 from analyzer.statements.theorem import Case
-from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems import base, thm_4_4
 
 ID = "prop-4.5"
 TITLE = "un-nested lags on M + 1 layers: depth instead of width"
@@ -27,7 +27,7 @@ STATEMENT = {
     "log": "√Σe_k² ≤ C(n)/H^n √(Σ_k T_k^{2.02(n+1)}),  inner widths Ω̃(max ‖log g_i‖² T_i²),  L = M + 1",
 }
 expression = thm_4_4.root_of_squares
-citation = partial(thm_3_1.citation, result="Proposition 4.5")
+citation = partial(base.citation, result="Proposition 4.5")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
 
 THEOREM = thm_4_4.adaptive_theorem(

@@ -48,7 +48,7 @@ from analyzer.lemmas import feedforward as ff
 from analyzer.numbers.exact import UNIT
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.fixed import FixedMemory
-from analyzer.theorems import thm_3_1
+from analyzer.theorems import base, thm_3_1
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -76,12 +76,12 @@ tau, L = sympy.symbols("tau L", positive=True)
 
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
-    return thm_3_1.citation(bank, ffn, "Section 2, the model")
+    return base.citation(bank, ffn, "Section 2, the model")
 
 
 def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
     """The error of L equal shifts by τ."""
-    return (1 + thm_3_1.expression(rpe, bank).subs(ex.T, tau)) ** L - 1
+    return (1 + base.expression(rpe, bank).subs(ex.T, tau)) ** L - 1
 
 
 def composed(errors: Sequence[arb]) -> arb:
@@ -197,13 +197,13 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
-    below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
-    lemma(graph, SHIFT, "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
+    below = base.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
+    lemma(graph, SHIFT, "worst case of one shift by τ", base.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
     lemma(graph, COMPOSITION, "errors of L equal shifts", expression(rpe, bank), (SHIFT,), measured=True)
     _law(graph, lags[-1])
-    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    lemma(graph, base.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
     slopes = sympy.Symbol("Lip", nonnegative=True) * expression(rpe, bank)
-    lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", COMPOSITION, thm_3_1.READ_OUT))
+    lemma(graph, ID, TITLE, sympy.Symbol("E_FFN") + slopes, ("law", COMPOSITION, base.READ_OUT))
     return graph
 
 
@@ -222,8 +222,8 @@ def restored_graph(rpe: ex.Rpe, bank: str, lag: int, resets: bool) -> "nx.DiGrap
     from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
-    below = thm_3_1.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
-    lemma(graph, SHIFT, "worst case of one shift by τ", thm_3_1.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
+    below = base.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the shift")
+    lemma(graph, SHIFT, "worst case of one shift by τ", base.expression(rpe, bank).subs(ex.T, tau), below, measured=True)
     room, stored, entries = sympy.symbols("r E_letters E_table", nonnegative=True)
     used: tuple[str, ...] = (SHIFT,)
     if resets:

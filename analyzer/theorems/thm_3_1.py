@@ -21,25 +21,26 @@ References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 3.1, Lemmas F.1, 
 Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced function spaces.
 """
 
-import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy
-from flint import arb, fmpq
 
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
 from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, FixedBound
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
-from analyzer.lemmas.bump import RATES, variation
+from analyzer.lemmas.bump import variation
 from analyzer.lemmas.quadrature import MAX_NODES
 from analyzer.limits.lag_law import lag_law
 from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import UNIT, lower, nearest, upper
+from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound, Choices
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.fixed import FixedMemory
+from analyzer.theorems import base
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -61,45 +62,6 @@ STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k e^{0.01 T_k})^{n+1}  for every n ≥ 1",
     "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n)/H^n (Σ_k T_k^{1.01})^{n+1}  for every n ≥ 1",
 }
-BIBTEX = """@inproceedings{wang2024understanding,
-  title     = {Understanding the Expressive Power and Mechanisms of Transformer for Sequence Modeling},
-  author    = {Wang, Mingze and E, Weinan},
-  booktitle = {Advances in Neural Information Processing Systems},
-  year      = {2024},
-  note      = {arXiv:2402.00522; Theorem 3.1}
-}
-"""
-TREFETHEN = """@book{trefethen2013approximation,
-  title     = {Approximation Theory and Approximation Practice},
-  author    = {Trefethen, Lloyd N.},
-  publisher = {SIAM},
-  year      = {2013},
-  note      = {Theorem 7.2}
-}
-"""
-BARRON_BIBTEX = """@article{e2022barron,
-  title   = {The {Barron} space and the flow-induced function spaces for neural network models},
-  author  = {E, Weinan and Ma, Chao and Wu, Lei},
-  journal = {Constructive Approximation},
-  year    = {2022}
-}
-"""
-
-
-def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
-    """What a network with this bank and read-out rests on; `result` of Wang & E is named."""
-    return "\n".join(
-        [
-            BIBTEX.replace("Theorem 3.1", result),
-            *([TREFETHEN] if bank in ("paper", "tuned") else []),
-            *([BARRON_BIBTEX] if ffn == "barron" else []),
-        ]
-    )
-
-
-def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
-    """The extraction error of one memory."""
-    return ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
 
 
 def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, dtype: str, error: float | None) -> None:
@@ -160,10 +122,10 @@ def _weights(target: FixedMemory) -> list[tuple[int, float]]:
 
 def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
     """Refuse sizes that cannot work, before anything is built."""
-    if error is not None and not LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {LEAST_ERROR}")
+    if error is not None:
+        check_range("error", error, LEAST_ERROR, below=math.inf)
     if heads is not None and heads < 1:
-        raise InputError(f"heads is {heads}; give 1 to {MAX_HEADS}")
+        check_range("heads", heads, 1, MAX_HEADS)
     if bank in ("minimal", "balanced") and heads is not None and heads < target.lags[-1]:
         raise Refusal(ex.lag_law_text(target.lags[-1], heads, rpe), {"heads": target.lags[-1]}, {"heads": None})
     needed = max(heads or 0, target.lags[-1] if bank == "minimal" else 0)
@@ -178,60 +140,6 @@ def check_sizes(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
         ff.check_width(width, target.readout)
 
 
-def attention_expression(rpe: ex.Rpe, lags: Sequence[int]) -> sympy.Expr:
-    """Σ_k of (3.1) or (3.2): in T, H, α, γ for one lag, in T_k, H_k, α_k, γ_k for several."""
-    if len(lags) == 1:
-        return ex.EXTRACTION[rpe]
-    terms = []
-    for k in range(1, len(lags) + 1):
-        names = sympy.symbols(f"T_{k} H_{k} alpha_{k} gamma_{k}", positive=True)
-        terms.append(ex.EXTRACTION[rpe].subs(dict(zip((ex.T, ex.H, ex.alpha, ex.gamma), names, strict=True))))
-    return sympy.Add(*terms)
-
-
-def extraction_budget(bank: str, rpe: ex.Rpe, lag: int, decays: Sequence[fmpq]) -> arb:
-    """What the lemma promises for a bank with these decays: (3.1)/(3.2) at the best rate, or (3.3)/(3.4)."""
-    if bank == "minimal":
-        return ex.minimal_bound(rpe, lag, decays)
-    if len(decays) < 3:
-        raise InputError(f"{len(decays)} heads serve lag {lag}: a {bank} bank has 3 at least")
-    tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
-    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
-        raise InputError(f"the decays stored for lag {lag} are no progression γ + αk: not a {bank} bank")
-    return min((ex.extraction_bound(rpe, lag, len(decays), rate, tuning) for rate in RATES), key=upper)
-
-
-def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[arb]) -> arb:
-    """E_FFN + Σ_k Lip_k e_k, k over the memories."""
-    return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
-
-
-READ_OUT = "read-out"
-"""The lemma on the feed-forward network that reads the memories."""
-
-
-def extraction_lemma(lag: int) -> str:
-    """The lemma on the memory of a lag."""
-    return f"extraction lag {lag}"
-
-
-def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
-    """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
-    from analyzer.statements.proof import lemma
-
-    if bank == "minimal":
-        lemma(graph, "zeros", zeros, sympy.Integer(0))
-        return ("zeros",)
-    height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
-    mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
-    lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source=source)
-    lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(ex.n) * height / (2 * ex.SIGMA[rpe]) ** ex.n)
-    estimate = 4 * sympy.Symbol("V", positive=True) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
-    lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
-    lemma(graph, "mass", "Σ_s of the slowest kernel", mass)
-    return ("bump", "interpolation", "mass")
-
-
 def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.DiGraph":
     """The proof: who uses whom, with a symbolic budget on every lemma."""
     import networkx as nx  # here, so that evaluating a bound does not wait for it
@@ -240,26 +148,22 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
 
     graph = nx.DiGraph()
     estimate = ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
-    below = extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
+    below = base.extraction_lemmas(graph, rpe, bank, "the kernel vanishes at every s ≤ H except the lag")
     budgets = []
     for k, lag in enumerate(lags, start=1):
         budget = estimate.subs({ex.T: lag, ex.H: sympy.Symbol(f"H_{k}", positive=True)})
-        lemma(graph, extraction_lemma(lag), f"worst case of memory m{k}", budget, below, measured=True)
+        lemma(graph, base.extraction_lemma(lag), f"worst case of memory m{k}", budget, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * sympy.Symbol(f"e_{k}", nonnegative=True))
-    lemma(graph, READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
-    used = (READ_OUT, *(extraction_lemma(lag) for lag in lags))
+    lemma(graph, base.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (base.READ_OUT, *(base.extraction_lemma(lag) for lag in lags))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 3.1")
     return graph
-
-
-PAPER = {"alpha": sympy.Rational(1, 100), "gamma": sympy.Rational(1, 100)}
-"""The free parameters as printed."""
 
 
 def bound(target: FixedMemory, options: FixedBound) -> Bound:
     """Σ_k of (3.1) or (3.2) at the given heads, or at the fewest that reach the error; or the width of the read-out."""
     if options.solve == "width":
-        return width_bound(ID, target, options.ffn, options.error, {"lags": list(target.lags)})
+        return base.width_bound(ID, target, options.ffn, options.error, {"lags": list(target.lags)})
     rate = None if options.rate == "best" else options.rate
     rpe, lags, error = options.rpe, target.lags, options.error
     if options.heads is None:
@@ -289,26 +193,9 @@ def bound(target: FixedMemory, options: FixedBound) -> Bound:
     if options.bank == "tuned" and len(lags) == 1 and hand is not None:
         value = ex.extraction_bound(rpe, lags[0], found.total_heads, found.rate, hand)
         data["closed_form"] = {"alpha": nearest(hand.alpha), "gamma": nearest(hand.gamma), "attention": upper(value)}
-    parts = {extraction_lemma(lag): upper(e) for lag, e in zip(lags, found.errors, strict=True)}
-    constants = PAPER if options.bank == "paper" else {}
-    return Bound(ID, upper(found.total), parts, attention_expression(rpe, lags), constants, data, claim="attention error")
-
-
-def width_bound(theorem: str, target: Any, ffn: str, error: float | None, data: dict[str, Any]) -> Bound:
-    """The width for a read-out error on the paper's domain [−2, 2]^D."""
-    radii = [arb(2)] * target.readout.coordinates
-    plan = ff.plan_feedforward(ffn, target.readout, radii, None, error)
-    data |= {
-        "ffn": ffn,
-        "width": plan.width,
-        "readout": target.readout.text,
-        "readout_error": upper(plan.error),
-        "domain": "[-2, 2]^D",
-        "barron_norm": upper(target.readout.barron_norm(radii)),
-        "lipschitz": [upper(v) for v in target.readout.lipschitz(radii)],
-    }
-    expression = ff.SPLINE if ffn == "spline" else ff.BARRON
-    return Bound(theorem, upper(plan.error), {READ_OUT: upper(plan.error)}, expression, {}, data, claim="read-out error")
+    parts = {base.extraction_lemma(lag): upper(e) for lag, e in zip(lags, found.errors, strict=True)}
+    constants = base.PAPER if options.bank == "paper" else {}
+    return Bound(ID, upper(found.total), parts, base.attention_expression(rpe, lags), constants, data, claim="attention error")
 
 
 def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | None) -> Choices:
@@ -340,9 +227,9 @@ THEOREM = Theorem(
     bound_options=FixedBound,
     bound=bound,
     formulas=STATEMENT,
-    expression=expression,
+    expression=base.expression,
     lemmas=proof_graph,
-    citation=citation,
+    citation=base.citation,
     check=check,
     build="constructions.theorems.thm_3_1:build",
     verify="verify.theorems.thm_3_1:verify",

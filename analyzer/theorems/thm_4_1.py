@@ -24,13 +24,13 @@ from functools import partial
 
 from analyzer.lemmas.extraction import adaptive_expression
 from analyzer.statements.theorem import Case
-from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems import base, thm_3_1, thm_4_4
 
 ID = "thm-4.1"
 TITLE = "adaptive memories with lags of the current token, two layers"
 STATEMENT = thm_3_1.STATEMENT
 expression = adaptive_expression
-citation = partial(thm_3_1.citation, result="Theorem 4.1")
+citation = partial(base.citation, result="Theorem 4.1")
 proof_graph = partial(thm_4_4.parallel_graph, ID, TITLE)
 
 THEOREM = thm_4_4.adaptive_theorem(

@@ -45,10 +45,11 @@ from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.lag_encoding import encode, rounding_margin, slot_form
 from analyzer.numbers.exact import nearest, upper
+from analyzer.numbers.search import least_whole
 from analyzer.statements.bounds import Bound
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.adaptive import MAX_LAG, AdaptiveMemory, show_token
-from analyzer.theorems import thm_3_1
+from analyzer.theorems import base
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -64,7 +65,7 @@ STATEMENT = {rpe: f"|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  {text},  L = lev
 
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
-    return thm_3_1.citation(bank, ffn, "Theorem 4.4")
+    return base.citation(bank, ffn, "Theorem 4.4")
 
 
 def fits(value: fmpq, dtype: str) -> bool:
@@ -158,11 +159,7 @@ def solve_heads(rpe: ex.Rpe, levels: Sequence[Sequence[int]], error: float, tuni
             return False
 
     high = max(ex.solve_heads(rpe, tuple(lags), error / len(levels), tuning, rate).total_heads for lags in levels)
-    low = 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return leveled_bound(rpe, levels, high, tuning, rate)
+    return leveled_bound(rpe, levels, least_whole(holds, 1, high), tuning, rate)
 
 
 def lag_lemma(memory: str) -> str:
@@ -186,7 +183,7 @@ def memory_graph(
     graph = nx.DiGraph()
     extraction = ex.adaptive_expression(rpe, bank)
     zeros = "the kernel vanishes at every s < B, for every lag B that occurs"
-    below = thm_3_1.extraction_lemmas(graph, rpe, bank, zeros, "Wang & E, Lemma F.2/F.5")
+    below = base.extraction_lemmas(graph, rpe, bank, zeros, "Wang & E, Lemma F.2/F.5")
     terms = []
     for k, (name, above) in enumerate(parents.items(), start=1):
         noisy = tuple(extraction_lemma(parent) for parent in above if parent != "x0")
@@ -198,8 +195,8 @@ def memory_graph(
         used = (lag_lemma(name), *below)
         lemma(graph, extraction_lemma(name), f"worst case over the lags of {name}", budget, used, source, measured=True)
         terms.append(gain * error)
-    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
-    used = (thm_3_1.READ_OUT, *(extraction_lemma(name) for name in parents))
+    lemma(graph, base.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (base.READ_OUT, *(extraction_lemma(name) for name in parents))
     lemma(graph, root, title, sympy.Add(sympy.Symbol("E_FFN"), *terms), used, f"Wang & E, {_long_name(root)}")
     return graph
 
@@ -263,7 +260,7 @@ def bound(theorem: str, target: AdaptiveMemory | None, options: AdaptiveBound) -
     if options.solve == "width":
         if target is None:
             raise InputError("solve=width needs a target: the width depends on the read-out")
-        return thm_3_1.width_bound(theorem, target, options.ffn, options.error, {})
+        return base.width_bound(theorem, target, options.ffn, options.error, {})
     longest = options.lags if target is None else tuple(max(target.occurring(k)) for k in range(len(target.memories)))
     assert longest is not None
     levels = _levels(theorem, target, longest, options.chain)
@@ -279,8 +276,8 @@ def bound(theorem: str, target: AdaptiveMemory | None, options: AdaptiveBound) -
         deeper = _described(deep, options) | {"inner_width": max(widths) if widths else None}
         data |= deeper | {"levels": deep, "comparison": {"two layers": shallow, "M + 1 layers": deeper}}
     parts = {f"extraction m{k}": error for k, error in enumerate(data["errors"], start=1)}
-    expression = thm_3_1.attention_expression(options.rpe, longest)
-    constants = thm_3_1.PAPER if options.bank == "paper" else {}
+    expression = base.attention_expression(options.rpe, longest)
+    constants = base.PAPER if options.bank == "paper" else {}
     return Bound(theorem, data["attention"], parts, expression, constants, data, claim="attention error")
 
 

@@ -44,15 +44,18 @@ from flint import arb, fmpq
 
 from analyzer import families
 from analyzer.errors import InputError, Refusal
+from analyzer.families import LEAST_ERROR
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.bump import RATES, variation
 from analyzer.numbers.exact import evaluate, nearest, rational, upper, working_precision
+from analyzer.numbers.search import least_whole
+from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.fixed import KernelMemory
-from analyzer.theorems import thm_3_1
+from analyzer.theorems import base
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -83,13 +86,13 @@ def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
 
 def citation(bank: str, ffn: str) -> str:
     """What a network with this bank and read-out rests on."""
-    return thm_3_1.citation(bank, ffn, "Theorem 5.1")
+    return base.citation(bank, ffn, "Theorem 5.1")
 
 
 def check_sizes(target: KernelMemory, rpe: ex.Rpe, bank: str, heads: int | None, error: float | None, width: int | None) -> None:
     """Refuse sizes that cannot work, before anything is built."""
-    if error is not None and not thm_3_1.LEAST_ERROR <= error < float("inf"):
-        raise InputError(f"error {error} is out of range; give at least {thm_3_1.LEAST_ERROR}")
+    if error is not None:
+        check_range("error", error, LEAST_ERROR, below=math.inf)
     least = len(target.kernels) * (1 if bank == "fitted" else 3)
     if heads is not None and not least <= heads <= MAX_HEADS:
         raise InputError(f"heads is {heads}; a {bank} bank for {len(target.kernels)} kernels has {least} to {MAX_HEADS}")
@@ -286,11 +289,7 @@ def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuni
         high *= 2
         if high > 2**200:
             raise Refusal(f"no number of heads below 2^200 brings the bound to {error:g}")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return attention_bound(rpe, kernels, high, tuning, rate)
+    return attention_bound(rpe, kernels, least_whole(holds, high // 2, high), tuning, rate)
 
 
 def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> arb:
@@ -332,8 +331,8 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
         shown = budget if bank == "fitted" else EXPRESSION[rpe].subs(ex.H, sympy.Symbol(f"H_{k}", positive=True))
         lemma(graph, kernel_lemma(k), f"‖κ − ρ‖₁ of memory k{k}", shown, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * budget)
-    lemma(graph, thm_3_1.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
-    used = (thm_3_1.READ_OUT, *(kernel_lemma(k) for k in range(1, len(lags) + 1)))
+    lemma(graph, base.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
+    used = (base.READ_OUT, *(kernel_lemma(k) for k in range(1, len(lags) + 1)))
     lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 5.1")
     return graph
 

@@ -44,8 +44,8 @@ from constructions.network.precision import MANTISSA
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 from constructions.neurons import feedforward
 from constructions.run.fused import FusedLayer, fuse_layer
+from constructions.theorems.assembly import MAX_SLOPE, round_network
 from constructions.theorems.construction import Construction
-from constructions.theorems.thm_3_1 import MAX_SLOPE, round_network
 
 LINEAR_MOVE = 3
 """Rounding of source += carrier − source in units of u: one rounded sum of size 2, and the residual addition."""

@@ -30,7 +30,7 @@ from analyzer.lemmas.lag_encoding import LOG_BITS, Form, LagEncoding, encode, ro
 from analyzer.lemmas.relu_error import Neuron, local_range
 from analyzer.numbers.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.targets.adaptive import AdaptiveMemory
-from analyzer.theorems.thm_3_1 import extraction_budget
+from analyzer.theorems.base import extraction_budget
 from analyzer.theorems.thm_4_4 import check_options, check_sizes
 from constructions.banks.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.network.precision import MANTISSA
@@ -38,8 +38,8 @@ from constructions.network.transformer import Attention, FeedForward, Layer, Tra
 from constructions.neurons import feedforward
 from constructions.neurons.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.run.lagged import MAX_TABLE, lagged_layers
+from constructions.theorems.assembly import BOX_SHARE, FEW, MAX_SLOPE, round_network
 from constructions.theorems.construction import Construction
-from constructions.theorems.thm_3_1 import BOX_SHARE, FEW, MAX_SLOPE, round_network
 
 MARGIN_SHARE = 4
 """Extraction errors may use up one part in this many of a rounding margin or plateau; the rest is for the encoding, and for safety."""

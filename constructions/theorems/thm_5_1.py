@@ -31,14 +31,14 @@ from constructions.banks.kernel_banks import (
 from constructions.network.precision import MANTISSA, slowest_power
 from constructions.network.transformer import Transformer
 from constructions.run.fast import MAX_TAPS
-from constructions.theorems import thm_3_1
+from constructions.theorems import assembly
+from constructions.theorems.assembly import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
 from constructions.theorems.construction import Construction
-from constructions.theorems.thm_3_1 import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
 
 
 def slots(target: KernelMemory, network: Transformer | None = None) -> dict[str, range]:
     """Named blocks of the residual stream: `x0`, then `k1` … `kM`."""
-    return thm_3_1.slots(target, network)
+    return assembly.slots(target, network)
 
 
 def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) -> Construction:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from analyzer.errors import InputError
+from analyzer.ranges import check_range
 from analyzer.targets.fixed import Target
 
 AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
@@ -113,22 +114,17 @@ def check_shape(shape: Shape, dim: int) -> None:
 
 def check_numbers(recipe: Recipe) -> None:
     """Refuse numbers that no training has, whatever the network; comparisons are such that NaN fails."""
-    if recipe.batch < 1:
-        raise InputError(f"the batch is {recipe.batch}; give 1 sequence or more")
-    if not 0 < recipe.rate < 1:
-        raise InputError(f"the rate is {recipe.rate}; give a number between 0 and 1")
-    if not 0 <= recipe.weight_decay < np.inf:
-        raise InputError(f"the weight decay is {recipe.weight_decay}; give a finite number, 0 or more")
-    if not 0 <= recipe.seed <= MAX_SEED:
-        raise InputError(f"the seed is {recipe.seed}; give 0 to {MAX_SEED}")
+    check_range("batch", recipe.batch, 1)
+    check_range("rate", recipe.rate, above=0, below=1)
+    check_range("weight_decay", recipe.weight_decay, 0, below=np.inf)
+    check_range("seed", recipe.seed, 0, MAX_SEED)
 
 
 def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
     """Refuse a training that cannot be run, or that trains nothing; `heads` are the most in a layer, `attention` its kinds."""
     if target.length is not None and recipe.length != target.length:
         raise InputError(f"this {target.kind} has sequences of {target.length} tokens, not {recipe.length}")
-    if not 1 <= recipe.length <= MAX_LENGTH:
-        raise InputError(f"sequences of {recipe.length} tokens; give 1 to {MAX_LENGTH}")
+    check_range("length", recipe.length, 1, MAX_LENGTH)
     if not 0 <= recipe.first < recipe.length:
         raise InputError(f"the first position that counts is {recipe.first}, of {recipe.length}")
     check_numbers(recipe)

@@ -21,7 +21,7 @@ from analyzer.numbers.exact import rational, upper
 from analyzer.options import Options, option
 from analyzer.statements.bounds import Bound
 from analyzer.statements.theorem import Case, Theorem
-from analyzer.theorems import thm_3_1
+from analyzer.theorems import base, thm_3_1
 
 ID, TITLE = "last-token", "one lin head holds the token before this one"
 p = sympy.Symbol("p", positive=True)
@@ -47,8 +47,8 @@ def bound(target, options):
 def build(target, options):
     from constructions.banks.head_banks import HeadBank
     from constructions.neurons import feedforward
+    from constructions.theorems.assembly import assemble, box_of
     from constructions.theorems.construction import Construction
-    from constructions.theorems.thm_3_1 import assemble, box_of
 
     if target.lags != (1,):
         raise InputError(f"{ID} is about the lag 1 alone, this target has {target.lags}")
@@ -78,7 +78,7 @@ THEOREM = Theorem(
     formulas=dict.fromkeys(("lin", "log"), "|||H − TF||| ≤ E_FFN + Lip(f) z/(1−z)"),
     expression=lambda rpe, bank: ERROR,
     lemmas=lambda rpe, bank, ffn, lags: nx.relabel_nodes(thm_3_1.proof_graph("lin", "minimal", ffn, (1,)), {thm_3_1.ID: ID}),
-    citation=lambda bank, ffn: thm_3_1.citation("minimal", ffn),
+    citation=lambda bank, ffn: base.citation("minimal", ffn),
     build=build,
     verify=verify,
     cases=(Case({"kind": "fixed", "lags": [1], "readout": "x0*m1"}, {"error": 0.1}, {"decay": 5}),),

@@ -219,7 +219,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
     @click.option("--quiet", is_flag=True, help="No progress display.")
     @functools.wraps(command)
     def run(*args: Any, as_json: bool, quiet: bool, **kwargs: Any) -> None:
-        from lemmaformer.api import PROGRESS
+        from lemmaformer.progress import PROGRESS
 
         token = PROGRESS.set(not (as_json or quiet))
         try:

@@ -74,10 +74,10 @@ def test_a_weight_changed_by_one_per_cent_is_caught(stored: Path, run: Callable[
 
 
 def test_a_halved_bound_is_caught(stored: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from analyzer.theorems import thm_3_1
+    from analyzer.theorems import base
 
-    promised = thm_3_1.extraction_budget
-    monkeypatch.setattr(thm_3_1, "extraction_budget", lambda *arguments: promised(*arguments) / 2)
+    promised = base.extraction_budget
+    monkeypatch.setattr(base, "extraction_budget", lambda *arguments: promised(*arguments) / 2)
     result = run("verify", stored, "--json")
     assert result.code == 1 and result.json["verdict"] == "violated"
 

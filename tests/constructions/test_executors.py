@@ -16,7 +16,8 @@ from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast, reference
 from constructions.run.execute import run
 from constructions.run.fused import run_exact
-from constructions.theorems.thm_3_1 import build, round_network
+from constructions.theorems.assembly import round_network
+from constructions.theorems.thm_3_1 import build
 from tests.conftest import random_network
 
 MIXED = ["lin", "log", "lin", "log", "log"]

@@ -23,6 +23,7 @@ from constructions.neurons.feedforward import as_network
 from constructions.run import fast, reference
 from constructions.run.execute import run
 from constructions.run.fused import linear_map, stream_kernels
+from constructions.theorems.assembly import round_network
 from constructions.theorems.shift_chain import (
     Layout,
     Option,
@@ -37,7 +38,6 @@ from constructions.theorems.shift_chain import (
     quickened,
     shift_errors,
 )
-from constructions.theorems.thm_3_1 import round_network
 from tests.conftest import random_network
 from tests.theorems.test_thm_3_1 import chain_holds, wanted
 from verify.chain.certificate import Certificate, Verdict

@@ -18,7 +18,8 @@ from analyzer.targets.fixed import FixedMemory
 from constructions.run import fast, reference
 from constructions.run.execute import run
 from constructions.run.fused import fuse
-from constructions.theorems.thm_3_1 import build, slots
+from constructions.theorems.assembly import slots
+from constructions.theorems.thm_3_1 import build
 from verify.chain.certificate import Certificate, Verdict
 from verify.theorems.thm_3_1 import verify
 
@@ -82,7 +83,7 @@ def test_lags_share_the_minimal_bank(rpe: str) -> None:
 def test_certified_error_obeys_the_bound(rpe: str, bank: str, lag: int, heads: int) -> None:
     """The certified ℓ¹ error of the stored weights against (3.1)/(3.2)."""
     from constructions.banks.head_banks import interpolation_bank
-    from constructions.theorems.thm_3_1 import assemble, placeholder
+    from constructions.theorems.assembly import assemble, placeholder
 
     target = FixedMemory((lag,))
     network = assemble(target, [interpolation_bank(rpe, (lag,), heads, choose_tuning(bank, rpe, lag))], placeholder(target))

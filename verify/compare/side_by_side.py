@@ -39,9 +39,9 @@ from constructions.run.sensitivity import network_kernel, target_kernel
 from constructions.run.stream import attended, batches
 from verify.bundles.claims import verify_bundle
 from verify.chain.certificate import Verdict, finite
+from verify.chain.layer import FFN_BITS
 from verify.layers import dp_free
 from verify.theorems.no_theorem import CANDIDATES, DP_FREE, trained_length
-from verify.theorems.thm_3_1 import FFN_BITS
 
 COUNTING_RULE = (
     "parameters: every entry of every stored array (embedding and its bias, decays, W_V, W_O, W_Q, W_K, pointers, tables, B, c, A)"

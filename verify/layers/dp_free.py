@@ -60,8 +60,8 @@ from analyzer.targets.protocol import LayerTarget, Target
 from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast
 from constructions.run.fused import FusedLayer, fuse
+from verify.chain.layer import FFN_BITS, MAX_WITNESS
 from verify.chain.rounding import evaluation_error
-from verify.theorems.thm_3_1 import FFN_BITS, MAX_WITNESS
 
 NOT_COUNTED = "exact weights; rounding not counted"
 

@@ -16,6 +16,7 @@ from analyzer.kernels.memory_kernels import MemoryKernel, parse_kernel
 from analyzer.lemmas.extraction import Rpe
 from analyzer.limits.hankel import LowerBound, check_lower_bound, lower_bound, remark
 from analyzer.numbers.exact import from_text, lower, nearest, to_text, upper, working_precision
+from analyzer.ranges import check_range
 from constructions.banks.head_banks import HeadBank
 from constructions.banks.kernel_banks import MAX_FITTED, bank_error, fitted_bank
 
@@ -31,8 +32,7 @@ LEAST_DECAY = fmpq(1, 2**64)
 
 def kernel_certificate(text: str, rpe: Rpe, heads: int) -> dict[str, Any]:
     """Both sides for one kernel and number of heads, with what shows them."""
-    if isinstance(heads, bool) or not 1 <= heads <= MAX_FITTED:
-        raise InputError(f"{heads} heads are out of range; give 1 to {MAX_FITTED}")
+    check_range("heads", heads, 1, MAX_FITTED)
     kernel = parse_kernel(text)
     bank = fitted_bank(rpe, kernel, 1, heads)
     below = lower_bound(kernel, rpe, heads)

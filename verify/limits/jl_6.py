@@ -5,18 +5,18 @@ from typing import Any
 
 from flint import fmpq
 
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import Refusal
 from analyzer.kernels.memory_kernels import parse_kernel
 from analyzer.limits.jl_6 import ID, LONGEST, PRECISION, causal_floor, mixing, rnn_complexity, swapped_ends
 from analyzer.numbers.exact import nearest, working_precision
+from analyzer.ranges import check_range
 from constructions.theorems.linear_rnn import exponential_rnn
 from verify.theorems.linear_rnn import verify_linear_rnn
 
 
 def rnn_limits(text: str, length: int, swap: int, theta: Sequence[fmpq] = (), dtype: str = "float32") -> dict[str, Any]:
     """Everything section 6 says about one kernel, on sequences of `length` tokens whose first and last `swap` are exchanged."""
-    if not 1 <= length <= LONGEST:
-        raise InputError(f"length is {length}; give 1 to {LONGEST}")
+    check_range("length", length, 1, LONGEST)
     order = swapped_ends(length, swap)
     kernel = parse_kernel(text)
     complexity = rnn_complexity(kernel)

@@ -20,6 +20,7 @@ from analyzer.limits.budgeted_error import Bank, Dual, RpeSet
 from analyzer.limits.lag_law import applies, lag_law
 from analyzer.limits.pi_law import best_pi_bound, hand_bound, rule
 from analyzer.numbers.exact import lower, maximum, nearest, rational, to_text, upper, working_precision
+from analyzer.ranges import check_range
 from constructions.banks.balanced import Balance, as_priced, balanced_bank, fixed_decays
 
 HALF = arb(1) / 2
@@ -71,8 +72,7 @@ def shown_by(dual: Dual, lag: int, unit: fmpq, rpe: RpeSet) -> arb:
 
 def check_lag(lag: int) -> None:
     """Refuse lags that are no lags, or absurd."""
-    if not 1 <= lag <= MAX_LAG:
-        raise InputError(f"lag {lag} is out of range; give 1 to {MAX_LAG}")
+    check_range("lag", lag, 1, MAX_LAG)
 
 
 def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tuple[arb, Dual]:

@@ -41,16 +41,16 @@ from analyzer.lemmas.relu_error import neurons_of, readout_error
 from analyzer.numbers.exact import UNIT, lower, maximum, rational, upper, working_precision
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.readout import ReadOut
+from analyzer.theorems import base
 from analyzer.theorems import shift_chain as theorem
-from analyzer.theorems import thm_3_1
 from constructions.network.precision import MANTISSA
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_exact, to_float, zeros
 from constructions.run import fast
 from constructions.run.fused import FusedLayer, fuse_layer, linear_map, stream_kernels
 from constructions.theorems.shift_chain import Layout, mixed_differences, readout_table
 from verify.chain.certificate import Certificate, Part, StrangeWeights, better_than_constant, gathered
+from verify.chain.layer import FFN_BITS, SMALLEST_RADIUS, readout_bound, storage
 from verify.chain.rounding import ONE, Arithmetic, Rounded, attended, readout_rounding
-from verify.theorems.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound, storage
 
 MAX_SHIFT = 4096
 """Where the largest value of a carrier's kernel is looked for."""
@@ -256,7 +256,7 @@ def _promised(reader: _Reader, fused: FusedLayer, row: int, column: int, lag: in
     heads = list(range(len(fused.rpe)))
     if reader.bank == "minimal":
         try:
-            promised = thm_3_1.extraction_budget(reader.bank, "lin", lag, [fused.decays[h] for h in heads])
+            promised = base.extraction_budget(reader.bank, "lin", lag, [fused.decays[h] for h in heads])
         except (InputError, Refusal) as error:
             reader.faults.append(f"shift {lag}: {error}")
             promised = arb.pos_inf()
@@ -448,16 +448,16 @@ def _read_out(
             rounding += readout_rounding(Arithmetic(dtype), final, residual)
         certified_readout = readout_error(readout, neurons, box)
         promised_readout = readout_bound(ffn, readout, neurons, box, [b.max(arb(2)) for b in box], dtype)
-        certified = thm_3_1.total_budget(certified_readout + rounding, lipschitz[1:], errors[1:])
+        certified = base.total_budget(certified_readout + rounding, lipschitz[1:], errors[1:])
         hull = [b.max(1 + promises[k]) for b, k in zip(box, each, strict=True)]
-        bound = thm_3_1.total_budget(promised_readout + rounding, readout.lipschitz(hull)[1:], promises[1:])
+        bound = base.total_budget(promised_readout + rounding, readout.lipschitz(hull)[1:], promises[1:])
         measured = {
             theorem.SHIFT: _shift_parts(steps),
             theorem.COMPOSITION: [
-                Part(thm_3_1.extraction_lemma(lag), upper(e), upper(promise))
+                Part(base.extraction_lemma(lag), upper(e), upper(promise))
                 for lag, e, promise in zip(target.lags, errors[1:], promises[1:], strict=True)
             ],
-            thm_3_1.READ_OUT: [Part(thm_3_1.READ_OUT, upper(certified_readout), upper(promised_readout))],
+            base.READ_OUT: [Part(base.READ_OUT, upper(certified_readout), upper(promised_readout))],
         }
         witness, description = _sign_witness(network, target)
         return {

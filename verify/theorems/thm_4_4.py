@@ -48,17 +48,17 @@ from analyzer.lemmas.lag_encoding import (
 from analyzer.lemmas.relu_error import Neuron, local_range, neurons_of, readout_error
 from analyzer.numbers.exact import UNIT, dyadic, lower, maximum, rational, upper, working_precision
 from analyzer.targets.adaptive import MAX_LAG, AdaptiveMemory, Situation
-from analyzer.theorems import thm_3_1, thm_4_4
+from analyzer.theorems import base, thm_4_4
 from analyzer.theorems.thm_4_4 import check_alphabet
 from constructions.banks.lag_banks import head_mass
 from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast
 from constructions.run.lagged import LaggedLayer, constant_coordinates, lagged_layers
-from constructions.theorems.thm_3_1 import BOX_SHARE
+from constructions.theorems.assembly import BOX_SHARE
 from constructions.theorems.thm_4_4 import parent_points, slots_of
 from verify.chain.certificate import Certificate, Part, better_than_constant, matched
+from verify.chain.layer import FFN_BITS, SMALLEST_RADIUS, readout_bound
 from verify.chain.rounding import extraction_error, feed_forward_error
-from verify.theorems.thm_3_1 import FFN_BITS, SMALLEST_RADIUS, readout_bound
 
 HALF = fmpq(1, 2)
 STAIRCASE = fmpq(1, 2**LOG_BITS)
@@ -390,7 +390,7 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[in
         if bank == "minimal":
             promised = adaptive_minimal_bound(reading.rpe, lags, decays)
         else:
-            promised = thm_3_1.extraction_budget(bank, reading.rpe, max(lags), decays)
+            promised = base.extraction_budget(bank, reading.rpe, max(lags), decays)
     except (InputError, Refusal) as error:
         reading.faults.append(f"extraction {name}: {error}")
         return arb.pos_inf()
@@ -446,8 +446,8 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
             rounding += lip * m.rounding
         budgets = [m.budget for m in ordered]
         hull = box[: slots.dim] + [(1 + b).max(box[j]) for k, b in enumerate(budgets, 1) for j in slots.block(k)]
-        bound = thm_3_1.total_budget(promised_readout + evaluation, readout.lipschitz(hull)[1:], budgets)
-        measured = {thm_3_1.READ_OUT: (on_box, promised_readout)}
+        bound = base.total_budget(promised_readout + evaluation, readout.lipschitz(hull)[1:], budgets)
+        measured = {base.READ_OUT: (on_box, promised_readout)}
         for m in ordered:
             measured[thm_4_4.lag_lemma(m.name)] = (arb(m.lag.distance), arb(m.lag.allowed))
             measured[thm_4_4.extraction_lemma(m.name)] = (m.error, m.budget)

@@ -19,7 +19,7 @@ from analyzer.theorems import thm_5_1 as theorem
 from constructions.network.transformer import Transformer
 from constructions.run.fused import FusedLayer
 from verify.chain.certificate import Certificate
-from verify.theorems.thm_3_1 import Rules, bank_of, certify, own_error, storage
+from verify.chain.layer import LayerRules, bank_of, certify, own_error, storage
 
 
 def verify(network: Transformer, target: KernelMemory, bank: str, ffn: str) -> Certificate:
@@ -48,7 +48,7 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
     return budgets
 
 
-RULES = Rules(
+RULES = LayerRules(
     theorem.ID,
     parts=lambda target: [theorem.kernel_lemma(k) for k in target.served],
     budgets=_budgets,

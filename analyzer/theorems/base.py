@@ -1,0 +1,133 @@
+"""What theorems about head banks have in common: the formulas of an extraction, its lemmas, the width of a read-out, citations."""
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from flint import arb, fmpq
+
+from analyzer.errors import InputError
+from analyzer.lemmas import extraction as ex
+from analyzer.lemmas import feedforward as ff
+from analyzer.lemmas.bump import RATES
+from analyzer.numbers.exact import upper
+from analyzer.statements.bounds import Bound
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+BIBTEX = """@inproceedings{wang2024understanding,
+  title     = {Understanding the Expressive Power and Mechanisms of Transformer for Sequence Modeling},
+  author    = {Wang, Mingze and E, Weinan},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year      = {2024},
+  note      = {arXiv:2402.00522; Theorem 3.1}
+}
+"""
+TREFETHEN = """@book{trefethen2013approximation,
+  title     = {Approximation Theory and Approximation Practice},
+  author    = {Trefethen, Lloyd N.},
+  publisher = {SIAM},
+  year      = {2013},
+  note      = {Theorem 7.2}
+}
+"""
+BARRON_BIBTEX = """@article{e2022barron,
+  title   = {The {Barron} space and the flow-induced function spaces for neural network models},
+  author  = {E, Weinan and Ma, Chao and Wu, Lei},
+  journal = {Constructive Approximation},
+  year    = {2022}
+}
+"""
+
+
+def citation(bank: str, ffn: str, result: str = "Theorem 3.1") -> str:
+    """What a network with this bank and read-out rests on; `result` of Wang & E is named."""
+    return "\n".join(
+        [
+            BIBTEX.replace("Theorem 3.1", result),
+            *([TREFETHEN] if bank in ("paper", "tuned") else []),
+            *([BARRON_BIBTEX] if ffn == "barron" else []),
+        ]
+    )
+
+
+def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
+    """The extraction error of one memory."""
+    return ex.minimal_expression(rpe) if bank == "minimal" else ex.EXTRACTION[rpe]
+
+
+def attention_expression(rpe: ex.Rpe, lags: Sequence[int]) -> sympy.Expr:
+    """Σ_k of (3.1) or (3.2): in T, H, α, γ for one lag, in T_k, H_k, α_k, γ_k for several."""
+    if len(lags) == 1:
+        return ex.EXTRACTION[rpe]
+    terms = []
+    for k in range(1, len(lags) + 1):
+        names = sympy.symbols(f"T_{k} H_{k} alpha_{k} gamma_{k}", positive=True)
+        terms.append(ex.EXTRACTION[rpe].subs(dict(zip((ex.T, ex.H, ex.alpha, ex.gamma), names, strict=True))))
+    return sympy.Add(*terms)
+
+
+def extraction_budget(bank: str, rpe: ex.Rpe, lag: int, decays: Sequence[fmpq]) -> arb:
+    """What the lemma promises for a bank with these decays: (3.1)/(3.2) at the best rate, or (3.3)/(3.4)."""
+    if bank == "minimal":
+        return ex.minimal_bound(rpe, lag, decays)
+    if len(decays) < 3:
+        raise InputError(f"{len(decays)} heads serve lag {lag}: a {bank} bank has 3 at least")
+    tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
+    if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
+        raise InputError(f"the decays stored for lag {lag} are no progression γ + αk: not a {bank} bank")
+    return min((ex.extraction_bound(rpe, lag, len(decays), rate, tuning) for rate in RATES), key=upper)
+
+
+def total_budget(readout_error: arb, lipschitz: Sequence[arb], errors: Sequence[arb]) -> arb:
+    """E_FFN + Σ_k Lip_k e_k, k over the memories."""
+    return sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), readout_error)
+
+
+READ_OUT = "read-out"
+"""The lemma on the feed-forward network that reads the memories."""
+
+
+def extraction_lemma(lag: int) -> str:
+    """The lemma on the memory of a lag."""
+    return f"extraction lag {lag}"
+
+
+def extraction_lemmas(graph: "nx.DiGraph", rpe: ex.Rpe, bank: str, zeros: str, source: str = "Wang & E, Lemma F.1/F.4") -> tuple[str, ...]:
+    """Add what an extraction error rests on (`zeros` says it for a minimal bank), and name it."""
+    from analyzer.statements.proof import lemma
+
+    if bank == "minimal":
+        lemma(graph, "zeros", zeros, sympy.Integer(0))
+        return ("zeros",)
+    height = sympy.exp(1 + ex.gamma * ex.T) if rpe == "lin" else sympy.E * ex.T ** (1 + ex.gamma)
+    mass = 1 / (1 - sympy.exp(-ex.gamma)) if rpe == "lin" else sympy.zeta(1 + ex.gamma)
+    lemma(graph, "bump", "the bump is 1{s=T} on the integers", sympy.Integer(0), source=source)
+    lemma(graph, "variation", "TV of its n-th derivative on [−1, 1]", ex.B(ex.n) * height / (2 * ex.SIGMA[rpe]) ** ex.n)
+    estimate = 4 * sympy.Symbol("V", positive=True) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
+    lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
+    lemma(graph, "mass", "Σ_s of the slowest kernel", mass)
+    return ("bump", "interpolation", "mass")
+
+
+PAPER = {"alpha": sympy.Rational(1, 100), "gamma": sympy.Rational(1, 100)}
+"""The free parameters as printed."""
+
+
+def width_bound(theorem: str, target: Any, ffn: str, error: float | None, data: dict[str, Any]) -> Bound:
+    """The width for a read-out error on the paper's domain [−2, 2]^D."""
+    radii = [arb(2)] * target.readout.coordinates
+    plan = ff.plan_feedforward(ffn, target.readout, radii, None, error)
+    data |= {
+        "ffn": ffn,
+        "width": plan.width,
+        "readout": target.readout.text,
+        "readout_error": upper(plan.error),
+        "domain": "[-2, 2]^D",
+        "barron_norm": upper(target.readout.barron_norm(radii)),
+        "lipschitz": [upper(v) for v in target.readout.lipschitz(radii)],
+    }
+    expression = ff.SPLINE if ffn == "spline" else ff.BARRON
+    return Bound(theorem, upper(plan.error), {READ_OUT: upper(plan.error)}, expression, {}, data, claim="read-out error")
