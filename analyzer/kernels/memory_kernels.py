@@ -24,7 +24,7 @@ from typing import Any, Literal
 from flint import arb, arb_series, ctx, fmpq
 
 from analyzer.errors import InputError
-from analyzer.language.expressions import syntax_tree
+from analyzer.language.reader import Reader
 from analyzer.numbers.exact import dyadic, from_text, maximum, rational, upper, working_precision
 
 # Sizes beyond which a kernel is taken for a mistake.
@@ -282,11 +282,7 @@ def _power_tail(q: fmpq, a: fmpq, start: int) -> arb:
 @cache
 def parse_kernel(text: str) -> MemoryKernel:
     """The kernel that a text describes; refused if it is malformed, singular or complex at some s ≥ 1, or not summable."""
-    tree = syntax_tree(text, "kernel")
-    try:
-        parsed = _Reader(text.strip()).read(tree)
-    except (RecursionError, MemoryError, OverflowError) as error:
-        raise InputError(f"the kernel {text[:60]!r} is not an expression: {type(error).__name__}") from None
+    parsed = KernelReader(text, "kernel").whole()
     terms = tuple((c, f) for f, c in sorted(parsed.items(), key=lambda item: repr(item[0])))
     if not terms:
         raise InputError(f"the kernel {text[:60]!r} is zero")
@@ -355,47 +351,43 @@ def _polynomial(parsed: Sum) -> list[fmpq] | None:
     return total
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text
+class KernelReader(Reader[Sum]):
+    """Kernels ρ(s): sums of products of powers, exponentials and waves of s."""
 
-    def refuse(self, node: ast.AST, reason: str) -> InputError:
-        return InputError(f"kernel term {(ast.get_source_segment(self.text, node) or '')[:60]!r}: {reason}")
+    functions = ("exp", "sin", "cos", "sqrt")
+    vocabulary = "s, numbers"
 
-    def read(self, node: ast.expr) -> Sum:
-        match node:
-            case ast.Constant(value=bool() | str() | bytes() | complex() | None):
-                raise self.refuse(node, "only real numbers are allowed")
-            case ast.Constant():
-                return _constant(rational((ast.get_source_segment(self.text, node) or "").replace("_", "")))
-            case ast.Name(id="s"):
-                return {Factors(((_ONE, _ZERO, _ONE),)): _ONE}
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return {f: -c for f, c in self.read(operand).items()}
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.read(operand)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return _collect([*self.read(left).items(), *self.read(right).items()])
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return _collect([*self.read(left).items(), *((f, -c) for f, c in self.read(right).items())])
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return self.product(self.read(left), self.read(right))
-            case ast.BinOp(left=left, op=ast.Div(), right=right):
-                return self.product(self.read(left), self.power(node, self.read(right), fmpq(-1)))
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                exponent = _polynomial(self.read(right))
-                if exponent is None or exponent[1] != 0 or exponent[2] != 0:
-                    raise self.refuse(node, "exponents are numbers; write exp(...) for an exponential")
-                return self.power(node, self.read(left), exponent[0])
-            case ast.Call(func=ast.Name(id="exp" | "sin" | "cos" | "sqrt" as name), args=[argument], keywords=[]):
-                return self.function(node, name, self.read(argument))
-        raise self.refuse(node, "not allowed; use s, numbers, + - * / ** and exp, sin, cos, sqrt")
+    def number(self, value: fmpq) -> Sum:
+        return _constant(value)
+
+    def name(self, node: ast.expr, name: str) -> Sum:
+        if name != "s":
+            raise self.unknown(node)
+        return {Factors(((_ONE, _ZERO, _ONE),)): _ONE}
+
+    def negative(self, value: Sum) -> Sum:
+        return {f: -c for f, c in value.items()}
+
+    def plus(self, left: Sum, right: Sum) -> Sum:
+        return _collect([*left.items(), *right.items()])
+
+    def times(self, node: ast.expr, left: Sum, right: Sum) -> Sum:
+        return self.product(left, right)
+
+    def over(self, node: ast.expr, left: Sum, right: Sum) -> Sum:
+        return self.product(left, self.to_the(node, right, fmpq(-1)))
+
+    def power(self, node: ast.expr, base: Sum, exponent: Sum) -> Sum:
+        number = _polynomial(exponent)
+        if number is None or number[1] != 0 or number[2] != 0:
+            raise self.refuse(node, "exponents are numbers; write exp(...) for an exponential")
+        return self.to_the(node, base, number[0])
 
     @staticmethod
     def product(left: Sum, right: Sum) -> Sum:
         return _collect((f.times(g), a * b) for f, a in left.items() for g, b in right.items())
 
-    def power(self, node: ast.AST, base: Sum, q: fmpq) -> Sum:
+    def to_the(self, node: ast.AST, base: Sum, q: fmpq) -> Sum:
         if abs(q) > MAX_POWER or q.q > 10**6:
             raise self.refuse(node, f"powers lie between -{MAX_POWER} and {MAX_POWER}")
         whole = q.q == 1
@@ -433,7 +425,7 @@ class _Reader:
 
     def function(self, node: ast.AST, name: str, argument: Sum) -> Sum:
         if name == "sqrt":
-            return self.power(node, argument, fmpq(1, 2))
+            return self.to_the(node, argument, fmpq(1, 2))
         polynomial = _polynomial(argument)
         if polynomial is None or (name != "exp" and polynomial[2] != 0):
             raise self.refuse(node, f"the argument of {name} must be a polynomial in s of degree {'2' if name == 'exp' else '1'} at most")

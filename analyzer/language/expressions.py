@@ -1,23 +1,20 @@
-"""Expressions for read-outs and lags: a whitelist over Python's syntax tree, and the algebra of ridge sums.
+"""Expressions for read-outs and lags (`analyzer.language.reader`): the algebra of ridge sums.
 
-Text is parsed, never evaluated. What the algebra can hold is a polynomial plus a sum of ridges ψ(affine): addition and scaling
+What the algebra can hold is a polynomial plus a sum of ridges ψ(affine): addition and scaling
 stay inside it, a power of an affine form is a ridge, products of polynomials are polynomials, and a function of anything that is
 not affine is refused, naming the term.
 """
 
 import ast
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flint import fmpq
 
 from analyzer.errors import InputError
-from analyzer.language.sizes import check_size
-from analyzer.numbers.exact import rational
+from analyzer.language.reader import Reader
 from analyzer.numbers.profiles import FUNCTIONS, Ridge, power
 
-MAX_CHARACTERS = 2000
 MAX_DEGREE = 8
 MAX_TERMS = 2000
 MAX_WORK = 1 << 20
@@ -128,80 +125,30 @@ def _multiply(left: Sum, right: Sum) -> Sum:
 
 def parse(text: str, slots: dict[str, int], dim: int, what: str = "read-out", functions: Sequence[str] = tuple(FUNCTIONS)) -> Sum:
     """Parse an expression over named slots (name → position), each of `dim` coordinates; `what` it is goes into error messages."""
-    tree = syntax_tree(text, what)
-    try:
-        return _Reader(text.strip(), slots, dim, what, functions).read(tree)
-    except (RecursionError, MemoryError) as error:
-        raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
+    return RidgeReader(text, slots, dim, what, functions).whole()
 
 
-def names_in(text: str, what: str) -> list[str]:
-    """The names that an expression uses, in order of appearance; function names excluded."""
-    nodes = list(ast.walk(syntax_tree(text, what)))
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return list(dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in called))
+class RidgeReader(Reader[Sum]):
+    """Read-outs and lags: sums of ridge functions of the slots' coordinates."""
 
-
-def syntax_tree(text: str, what: str) -> ast.expr:
-    """The expression's tree; text that is too long, no expression, or one with enormous numbers (`analyzer.language.sizes`) is refused."""
-    if len(text) > MAX_CHARACTERS:
-        raise InputError(f"the {what} has {len(text)} characters, the limit is {MAX_CHARACTERS}")
-    try:
-        with warnings.catch_warnings():  # the parser comments on odd spellings; the whitelist decides
-            warnings.simplefilter("ignore", SyntaxWarning)
-            tree = ast.parse(text.strip(), mode="eval").body
-        check_size(text.strip(), tree, what)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"the {what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
-    return tree
-
-
-class _Reader:
     def __init__(self, text: str, slots: dict[str, int], dim: int, what: str, functions: Sequence[str]) -> None:
-        self.text, self.slots, self.dim, self.what, self.functions = text, slots, dim, what, functions
+        super().__init__(text, what)
+        self.slots, self.dim, self.functions = slots, dim, tuple(functions)
         self.coordinates = len(slots) * dim
 
-    def source(self, node: ast.AST) -> str:
-        return (ast.get_source_segment(self.text, node) or "")[:60]
+    @property
+    def vocabulary(self) -> str:
+        return f"{', '.join(self.slots)}, numbers"
 
-    def refuse(self, node: ast.AST, reason: str) -> InputError:
-        return InputError(f"{self.what} term {self.source(node)!r}: {reason}")
+    def number(self, value: fmpq) -> Sum:
+        return constant(self.coordinates, value)
 
-    def read(self, node: ast.expr) -> Sum:
-        match node:
-            case ast.Constant(value=bool() | str() | bytes() | complex() | None):
-                raise self.refuse(node, "only real numbers are allowed")
-            case ast.Constant():
-                return constant(self.coordinates, rational(self.source(node).replace("_", "")))
-            case ast.Name(id=name):
-                if self.dim > 1 and name in self.slots:
-                    raise self.refuse(node, f"has {self.dim} coordinates; write {name}[0] … {name}[{self.dim - 1}]")
-                return self.coordinate(node, name, 0)
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(index))) if not isinstance(index, bool):
-                return self.coordinate(node, name, index)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.read(operand).scaled(fmpq(-1))
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.read(operand)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self.read(left).plus(self.read(right), fmpq(1))
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return self.read(left).plus(self.read(right), fmpq(-1))
-            case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return self.product(node, self.read(left), self.read(right))
-            case ast.BinOp(left=left, op=ast.Div(), right=right):
-                divisor = self.read(right).constant()
-                if divisor is None or divisor == 0:
-                    raise self.refuse(node, "division is allowed by a non-zero number only")
-                return self.read(left).scaled(1 / divisor)
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                return self.power(node, self.read(left), self.read(right).constant())
-            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in self.functions:
-                return self.function(node, name, self.read(argument))
-        allowed = ", ".join(self.functions)
-        raise self.refuse(node, f"not allowed; use {', '.join(self.slots)}, numbers, + - * / ** and {allowed}")
+    def name(self, node: ast.expr, name: str) -> Sum:
+        if self.dim > 1 and name in self.slots:
+            raise self.refuse(node, f"has {self.dim} coordinates; write {name}[0] … {name}[{self.dim - 1}]")
+        return self.element(node, name, 0)
 
-    def coordinate(self, node: ast.AST, name: str, index: int) -> Sum:
+    def element(self, node: ast.expr, name: str, index: int) -> Sum:
         if name not in self.slots:
             raise self.refuse(node, f"unknown name; the slots are {', '.join(self.slots)}")
         if not 0 <= index < self.dim:
@@ -209,7 +156,16 @@ class _Reader:
         position = self.slots[name] * self.dim + index
         return affine(tuple(fmpq(int(j == position)) for j in range(self.coordinates)), fmpq(0))
 
-    def product(self, node: ast.AST, left: Sum, right: Sum) -> Sum:
+    def negative(self, value: Sum) -> Sum:
+        return value.scaled(fmpq(-1))
+
+    def plus(self, left: Sum, right: Sum) -> Sum:
+        return left.plus(right, fmpq(1))
+
+    def minus(self, left: Sum, right: Sum) -> Sum:
+        return left.plus(right, fmpq(-1))
+
+    def times(self, node: ast.expr, left: Sum, right: Sum) -> Sum:
         for factor, other in ((left, right), (right, left)):
             value = factor.constant()
             if value is not None:
@@ -219,10 +175,17 @@ class _Reader:
             raise self.refuse(node, "a product with a function in it is no sum of ridge functions")
         return _multiply(a, b)
 
-    def power(self, node: ast.AST, base: Sum, exponent: fmpq | None) -> Sum:
-        if exponent is None or exponent.q != 1 or not 0 <= exponent <= MAX_DEGREE:
+    def over(self, node: ast.expr, left: Sum, right: Sum) -> Sum:
+        divisor = right.constant()
+        if divisor is None or divisor == 0:
+            raise self.refuse(node, "division is allowed by a non-zero number only")
+        return left.scaled(1 / divisor)
+
+    def power(self, node: ast.expr, base: Sum, exponent: Sum) -> Sum:
+        number = exponent.constant()
+        if number is None or number.q != 1 or not 0 <= number <= MAX_DEGREE:
             raise self.refuse(node, f"exponents are whole numbers from 0 to {MAX_DEGREE}")
-        degree = int(exponent.p)
+        degree = int(number.p)
         if degree == 0:
             return constant(self.coordinates, fmpq(1))
         if degree == 1:
@@ -235,10 +198,10 @@ class _Reader:
             return Sum(self.coordinates, {}, [Ridge(power(degree), fmpq(1), direction, offset)])
         result = base
         for _ in range(degree - 1):
-            result = self.product(node, result, base)
+            result = self.times(node, result, base)
         return result
 
-    def function(self, node: ast.AST, name: str, argument: Sum) -> Sum:
+    def function(self, node: ast.expr, name: str, argument: Sum) -> Sum:
         if not argument.is_affine():
             raise self.refuse(node, f"no ridge function: the argument of {name} must be affine in the slots")
         direction, offset = argument.affine_parts()

@@ -15,8 +15,8 @@ from typing import Any
 from flint import arb, arb_series, ctx, fmpq
 
 from analyzer.errors import InputError
-from analyzer.language.expressions import syntax_tree
-from analyzer.numbers.exact import nearest, rational
+from analyzer.language.reader import Reader
+from analyzer.numbers.exact import nearest
 
 MAX_NODES = 400
 MAX_EXPONENT = 64
@@ -77,12 +77,8 @@ def parse_formula(text: Any, variables: Sequence[str], what: str) -> Formula:
     """Parse a formula; `what` it is goes into error messages."""
     if not isinstance(text, str):
         raise InputError(f"{what} must be text such as 'sin(2*pi*{variables[0]})', not {str(text)[:40]!r}")
-    try:
-        root = _Reader(text.strip(), tuple(variables), what).read(syntax_tree(text, what))
-        nodes = sum(1 for _ in _walk(root))
-    except (RecursionError, MemoryError) as error:
-        raise InputError(f"{what} {text[:60]!r} is not an expression: {type(error).__name__}") from None
-    if nodes > MAX_NODES:
+    root = FormulaReader(text, variables, what).whole()
+    if sum(1 for _ in _walk(root)) > MAX_NODES:
         raise InputError(f"{what} has more than {MAX_NODES} terms and factors")
     return Formula(text, tuple(variables), root)
 
@@ -94,41 +90,52 @@ def _walk(node: Node) -> Any:
             yield from _walk(part)
 
 
-class _Reader:
-    def __init__(self, text: str, variables: tuple[str, ...], what: str) -> None:
-        self.text, self.variables, self.what = text, variables, what
+class FormulaReader(Reader[Node]):
+    """Formulas: the tree itself, with exponents folded to numbers."""
 
-    def refuse(self, node: ast.AST, reason: str) -> InputError:
-        return InputError(f"{self.what} term {(ast.get_source_segment(self.text, node) or '')[:60]!r}: {reason}")
+    functions = FUNCTIONS
 
-    def read(self, node: ast.expr) -> Node:
-        match node:
-            case ast.Constant(value=bool() | str() | bytes() | complex() | None):
-                raise self.refuse(node, "only real numbers are allowed")
-            case ast.Constant():
-                return ("number", rational((ast.get_source_segment(self.text, node) or "").replace("_", "")))
-            case ast.Name(id="pi"):
-                return ("pi",)
-            case ast.Name(id=name) if name in self.variables:
-                return ("variable", self.variables.index(name))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return ("negative", self.read(operand))
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.read(operand)
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                exponent = _constant(self.read(right))
-                if exponent is None or abs(exponent) > MAX_EXPONENT:
-                    raise self.refuse(node, f"exponents are numbers from -{MAX_EXPONENT} to {MAX_EXPONENT}")
-                return ("power", self.read(left), exponent)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-                return (_OPERATIONS[type(op)], self.read(left), self.read(right))
-            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
-                return (name, self.read(argument))
-        allowed = f"use {', '.join(self.variables)}, numbers, pi, + - * / ** and {', '.join(FUNCTIONS)}"
-        raise self.refuse(node, f"not allowed; {allowed}")
+    def __init__(self, text: str, variables: Sequence[str], what: str) -> None:
+        super().__init__(text, what)
+        self.variables = tuple(variables)
 
+    @property
+    def vocabulary(self) -> str:
+        return f"{', '.join(self.variables)}, numbers, pi"
 
-_OPERATIONS = {ast.Add: "plus", ast.Sub: "minus", ast.Mult: "times", ast.Div: "over"}
+    def number(self, value: fmpq) -> Node:
+        return ("number", value)
+
+    def name(self, node: ast.expr, name: str) -> Node:
+        if name == "pi":
+            return ("pi",)
+        if name not in self.variables:
+            raise self.unknown(node)
+        return ("variable", self.variables.index(name))
+
+    def negative(self, value: Node) -> Node:
+        return ("negative", value)
+
+    def plus(self, left: Node, right: Node) -> Node:
+        return ("plus", left, right)
+
+    def minus(self, left: Node, right: Node) -> Node:
+        return ("minus", left, right)
+
+    def times(self, node: ast.expr, left: Node, right: Node) -> Node:
+        return ("times", left, right)
+
+    def over(self, node: ast.expr, left: Node, right: Node) -> Node:
+        return ("over", left, right)
+
+    def power(self, node: ast.expr, base: Node, exponent: Node) -> Node:
+        number = _constant(exponent)
+        if number is None or abs(number) > MAX_EXPONENT:
+            raise self.refuse(node, f"exponents are numbers from -{MAX_EXPONENT} to {MAX_EXPONENT}")
+        return ("power", base, number)
+
+    def function(self, node: ast.expr, name: str, argument: Node) -> Node:
+        return (name, argument)
 
 
 def _constant(node: Node) -> fmpq | None:

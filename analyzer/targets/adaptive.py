@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.language.expressions import Sum, names_in, parse
+from analyzer.language.expressions import Sum, parse
+from analyzer.language.reader import names_in
 from analyzer.numbers.exact import from_text, nearest, rational, to_text
 from analyzer.numbers.profiles import FUNCTIONS
 from analyzer.targets.protocol import ArrayMap, RememberingTarget, as_tuple, half_spread, lagged_kernel, shortened

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from analyzer.errors import InputError, LemmaformerError
 from analyzer.kernels.memory_kernels import parse_kernel
-from analyzer.language.expressions import MAX_CHARACTERS, syntax_tree
 from analyzer.language.formulas import parse_formula
+from analyzer.language.reader import MAX_CHARACTERS, syntax_tree
 from analyzer.language.sizes import MAX_DEPTH
 from analyzer.numbers.exact import working_precision
 from analyzer.targets.adaptive import AdaptiveMemory
