@@ -81,11 +81,11 @@ def ours(case: Case, seconds: float, clock: Clock) -> dict[str, float]:
     import jax.numpy as jnp
 
     from constructions.training.loop import Progress, fit
-    from constructions.training.recipes import Recipe
+    from constructions.training.recipes import TrainingRecipe
     from constructions.training.trainable import loss_of, optimiser, sampler, to_parameters
 
     network, target = start_of(case)
-    recipe = Recipe(length=case.length, first=case.first, batch=case.batch, steps=1, rate=RATE)
+    recipe = TrainingRecipe(length=case.length, first=case.first, batch=case.batch, steps=1, rate=RATE)
     draw, loss = sampler(target, recipe, "float32"), loss_of(target, recipe)
     parameters = to_parameters(network.map(jnp.asarray))
 
@@ -207,12 +207,12 @@ def check(case: Case) -> dict[str, float]:
     import jax.numpy as jnp
     import torch
 
-    from constructions.training.recipes import Recipe
+    from constructions.training.recipes import TrainingRecipe
     from constructions.training.trainable import loss_of, to_parameters
 
     network, target = start_of(case)
     tokens = np.random.default_rng(SEED).uniform(-1, 1, (case.batch, case.length, 1)).astype(np.float32)
-    recipe = Recipe(length=case.length, first=case.first, batch=case.batch)
+    recipe = TrainingRecipe(length=case.length, first=case.first, batch=case.batch)
     value, gradient = jax.value_and_grad(loss_of(target, recipe))(to_parameters(network.map(jnp.asarray)), jnp.asarray(tokens))
     parameters, loss = torch_model(case, network)
     other = loss(torch.tensor(tokens))

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyzer.errors import InputError, OptionValue
-from lemmaformer.options import Arms, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
+from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
 from lemmaformer.progress import PROGRESS, stepping, working
-from lemmaformer.results import Arms as ArmsResult
-from lemmaformer.results import HorizonExperiment, JlFigure1, JlFigure5, JlTable, WeLanguage, WeRegression
+from lemmaformer.results import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlTable, WeLanguage, WeRegression
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network
@@ -102,12 +101,12 @@ def we_lm(text: str | Path, options: Language | None = None, **keywords: OptionV
         return WeLanguage(run(corpus, chosen.length, chosen.steps, chosen.seeds, report))
 
 
-def arms(network: "Network", out: str | Path, options: Arms | None = None, **keywords: OptionValue) -> ArmsResult:
+def arms(network: "Network", out: str | Path, options: ArmsRuns | None = None, **keywords: OptionValue) -> Arms:
     """A constructed network, one of its structure trained from random weights, and one trained from its own; bundles go to `out`."""
     from constructions.files.card import check_new_folder, new_folder
     from lemmaformer.training import recipe_of
 
-    chosen = Arms.of(options, keywords)
+    chosen = ArmsRuns.of(options, keywords)
     if network.origin != "constructed":
         raise InputError(f"this network was {network.origin}, not constructed; build makes constructed ones")
     target = network.target
@@ -130,4 +129,4 @@ def arms(network: "Network", out: str | Path, options: Arms | None = None, **key
     with new_folder(Path(out)) as place:
         for name, (bundle, run) in found.items():
             write(place / name, bundle.network, bundle.card, citation_of(bundle.card) if run is None else "")
-    return ArmsResult({**result, "out": str(out)})
+    return Arms({**result, "out": str(out)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analyzer.errors import InputError
-from lemmaformer.options import MAX_TOKENS, Spectrum
+from lemmaformer.options import MAX_TOKENS, SpectrumHeads
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = 
     return Imported({"out": str(out), **kept, "dtype": found.dtype, "structure": found.structure})
 
 
-def spectrum(weights: Path, source: Path, options: Spectrum) -> SpectrumOfLogits:
+def spectrum(weights: Path, source: Path, options: SpectrumHeads) -> SpectrumOfLogits:
     """Singular values of the logits of a bundle's heads, or of query and key arrays in a file, on data."""
     if options.heads is not None and weights.is_dir():
         raise InputError("heads splits the arrays of a file; a bundle knows its heads")
@@ -127,7 +127,7 @@ def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[lis
     return found, f"layers without a normaliser, where the plain logits count: {seen}" if unnormalised else ""
 
 
-def _of_file(path: Path, inputs: np.ndarray, options: Spectrum) -> tuple[list["HeadSpectrum"], str]:
+def _of_file(path: Path, inputs: np.ndarray, options: SpectrumHeads) -> tuple[list["HeadSpectrum"], str]:
     """Heads of the query and key arrays of a file, and a remark."""
     from constructions.files.scores import read_scores
     from verify.compare.spectrum import spectra

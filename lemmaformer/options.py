@@ -96,7 +96,7 @@ class Compare(Options):
 
 
 @dataclass(frozen=True)
-class Arms(Recipe):
+class ArmsRuns(Recipe):
     """Training beside a construction."""
 
     continued_rate: float = option(1e-5, "peak rate of the arm that starts from the construction", above=0, below=1)
@@ -218,7 +218,7 @@ class Digits(Options):
 
 
 @dataclass(frozen=True)
-class Spectrum(Options):
+class SpectrumHeads(Options):
     """Which heads to look at."""
 
     layer: int | None = option(None, "only this layer of a bundle, or this pair of arrays of a file, counted from 0", least=0)

@@ -19,12 +19,12 @@ SHORTEST = 32
 """Tokens of a training sequence, unless lags reach further back."""
 
 
-def recipe_of(target: Target, options: Recipe, supervise: float = 0.0) -> recipes.Recipe:
+def recipe_of(target: Target, options: Recipe, supervise: float = 0.0) -> recipes.TrainingRecipe:
     """The recipe of a run, checked as far as that goes without the network."""
     length = options.length
     if length is None:
         length = target.length or max(SHORTEST, 3 * target.settled)
-    recipe = recipes.Recipe(
+    recipe = recipes.TrainingRecipe(
         length=length,
         first=target.settled,
         batch=options.batch,
@@ -95,7 +95,7 @@ def trained(
 def _run(
     target: Target,
     options: Train,
-    recipe: recipes.Recipe,
+    recipe: recipes.TrainingRecipe,
     shape: recipes.Shape,
     start: "Network | None",
     checkpoint: Path | None,

@@ -200,7 +200,7 @@ class Taps:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class DeliveredKernel:
     """residual·1{s=0} plus the groups; `spikes` (lag → weight) and weighted memory kernels are subtracted: an error kernel is a kernel."""
 
     residual: fmpq
@@ -252,7 +252,7 @@ class Norm:
         return self.least.union(self.most)
 
 
-def l1_norm(kernel: Kernel) -> Norm:
+def l1_norm(kernel: DeliveredKernel) -> Norm:
     """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated or summed on blocks."""
     count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
     allowed = MAX_EVALUATIONS // (8 if kernel.subtracted else 1)  # values of a memory kernel cost more
@@ -285,7 +285,7 @@ def l1_norm(kernel: Kernel) -> Norm:
 class _Blocks:
     """Σ|κ| over geometric blocks; `left` counts the single terms that may still be evaluated."""
 
-    kernel: Kernel
+    kernel: DeliveredKernel
     left: int = MAX_TERMS
 
     def tail(self, start: int, partial: arb) -> tuple[arb, arb]:
@@ -347,7 +347,7 @@ def _power_sum(count: int, k: int) -> fmpq:
     return (polynomial(fmpq(count + 1, 2)) - polynomial(fmpq(1 - count, 2))) / (k + 1)
 
 
-def _integrated_tail(kernel: Kernel, start: int) -> arb:
+def _integrated_tail(kernel: DeliveredKernel, start: int) -> arb:
     """The tail with slow power groups integrated; an enclosure for a single such group, otherwise [0, upper bound]."""
     groups = kernel.groups
     parts = [g.slow_tail(start) if isinstance(g, Powers) and g.is_slow() else arb(0).union(g.tail(start).upper()) for g in groups]
@@ -358,4 +358,4 @@ def _integrated_tail(kernel: Kernel, start: int) -> arb:
 
 def norm_of(memory: MemoryKernel) -> Norm:
     """‖ρ‖_ℓ¹ of a memory kernel."""
-    return l1_norm(Kernel(fmpq(0), (), subtracted=((fmpq(-1), memory),)))
+    return l1_norm(DeliveredKernel(fmpq(0), (), subtracted=((fmpq(-1), memory),)))

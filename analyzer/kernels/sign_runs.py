@@ -29,7 +29,7 @@ ONE_BY_ONE = 64
 
 
 @dataclass(frozen=True)
-class Bank:
+class SignedBank:
     """Σ_h A_h z_h^s (lin) or Σ_h A_h s^{−p_h} (log), for real s > 0; decays p_h distinct."""
 
     rpe: str
@@ -75,12 +75,12 @@ def _sign(value: arb) -> int:
     return 1 if value > 0 else -1 if value < 0 else 0
 
 
-def crude_tail(bank: Bank, start: int) -> arb:
+def crude_tail(bank: SignedBank, start: int) -> arb:
     """Upper bound of Σ_{s≥start} |κ(s)| by the triangle inequality."""
-    return Bank(bank.rpe, bank.decays, tuple(abs(a) for a in bank.amplitudes)).rest(start)
+    return SignedBank(bank.rpe, bank.decays, tuple(abs(a) for a in bank.amplitudes)).rest(start)
 
 
-def tail(bank: Bank, start: int) -> arb | None:
+def tail(bank: SignedBank, start: int) -> arb | None:
     """Enclosure of Σ_{s≥start} |κ(s)|, start ≥ 1; None if the zeros that Descartes allows were not all seen."""
     samples = _samples(bank)
     if samples is None:
@@ -100,7 +100,7 @@ def tail(bank: Bank, start: int) -> arb | None:
     return total + abs(bank.rest(begin))
 
 
-def _samples(bank: Bank) -> list[tuple[int, int]] | None:
+def _samples(bank: SignedBank) -> list[tuple[int, int]] | None:
     """Places s = n/2, n odd, with certified signs (n, sign), until all the changes that Descartes allows are seen.
 
     None if they are not seen before the slowest head outweighs all others, after which there are none, or before 2^FARTHEST.
@@ -123,7 +123,7 @@ def _samples(bank: Bank) -> list[tuple[int, int]] | None:
     return None
 
 
-def _turn(bank: Bank, left: int, right: int, sign: int) -> tuple[int, int]:
+def _turn(bank: SignedBank, left: int, right: int, sign: int) -> tuple[int, int]:
     """(last integer that surely has the old sign, first that surely has the new one) around the zero between left/2 and right/2."""
     low, high = left, right  # the zero is looked for here; signs are sure at left and right
     while high - low > 1:
@@ -138,7 +138,7 @@ def _turn(bank: Bank, left: int, right: int, sign: int) -> tuple[int, int]:
     return left // 2, (right + 1) // 2
 
 
-def _edge(bank: Bank, sure: int, doubtful: int, sign: int) -> int:
+def _edge(bank: SignedBank, sure: int, doubtful: int, sign: int) -> int:
     """The integer nearest to `doubtful`/2, from the side of `sure`/2, that has the sign for sure."""
     while abs(doubtful - sure) > 1:
         middle = (sure + doubtful) // 2

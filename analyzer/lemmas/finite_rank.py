@@ -61,14 +61,14 @@ class _Other(Exception):
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class FiniteSpectrum:
     """Singular values in decreasing order; if the rank is certain, only those that are not 0."""
 
     values: tuple[arb, ...]
     rank: int | None
 
 
-def finite_spectrum(formula: Formula, *, centred: bool = False) -> Spectrum | None:
+def finite_spectrum(formula: Formula, *, centred: bool = False) -> FiniteSpectrum | None:
     """Singular values of a coupling in u and v, or None if it is not of this kind."""
     best = None
     for bits in PRECISIONS:
@@ -274,12 +274,12 @@ def _turn(shift: Scalar) -> tuple[Scalar, Scalar]:
     return angle.cos(), angle.sin()
 
 
-def _spectrum(matrix: dict[tuple[Atom, Atom], Scalar], centred: bool) -> Spectrum | None:
+def _spectrum(matrix: dict[tuple[Atom, Atom], Scalar], centred: bool) -> FiniteSpectrum | None:
     """Singular values at the working precision, or None if it does not suffice."""
     if centred:
         matrix = {key: value for key, value in matrix.items() if key[1] != ONE}
     if not matrix:
-        return Spectrum((), 0)
+        return FiniteSpectrum((), 0)
     rows, columns = sorted({g for g, _ in matrix}), sorted({h for _, h in matrix})
     integral = _integrals()
     left, right = _cholesky(_gram(rows, integral, False)), _cholesky(_gram(columns, integral, centred))
@@ -294,8 +294,8 @@ def _spectrum(matrix: dict[tuple[Atom, Atom], Scalar], centred: bool) -> Spectru
     exact = {key: value for key, value in matrix.items() if isinstance(value, dict)}
     full = positive == min(len(rows), len(columns))
     if full or (len(exact) == len(matrix) and _rank_at_most(exact, rows, columns, positive)):
-        return Spectrum(values[:positive], positive)
-    return Spectrum(values, None)
+        return FiniteSpectrum(values[:positive], positive)
+    return FiniteSpectrum(values, None)
 
 
 def _integrals() -> Callable[[int, Frequency, bool], arb]:

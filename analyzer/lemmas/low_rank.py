@@ -51,9 +51,9 @@ LEAST_ERROR = 1e-9
 MAX_POD_RANK = 256
 
 
-def spectrum(coupling: Coupling, bank: str) -> Pod:
+def spectrum(coupling: Coupling, pod: str) -> Pod:
     """The certified singular values of a coupling, or of the coupling modulo functions of u."""
-    return _spectrum(coupling, bank == "centred")
+    return _spectrum(coupling, pod == "centred")
 
 
 @lru_cache(maxsize=16)
@@ -62,7 +62,7 @@ def _spectrum(coupling: Coupling, centred: bool) -> Pod:
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
+class CouplingFactors:
     """√σ_k φ_k and √σ_k ψ_k at the knots, and what they leave of ρ there (half the oscillation over v)."""
 
     knots: tuple[fmpq, ...]
@@ -117,9 +117,9 @@ def uniform_knots(pieces: int) -> tuple[fmpq, ...]:
 
 
 @lru_cache(maxsize=4)
-def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
+def factors(coupling: Coupling, knots: tuple[fmpq, ...], pod: str) -> CouplingFactors:
     """The factors of a coupling at given knots."""
-    found = spectrum(coupling, bank)
+    found = spectrum(coupling, pod)
     points = np.array([float(arb(x)) for x in knots])
     phi, psi = found.functions(points)
     sigma = np.array([float(v.mid()) for v in found.values])[: phi.shape[1]]
@@ -129,7 +129,7 @@ def factors(coupling: Coupling, knots: tuple[fmpq, ...], bank: str) -> Factors:
     values, error = coupling.grid(knots, knots)
     rest = values - left @ right.T
     remainder = float((rest.max(axis=1) - rest.min(axis=1)).max()) / 2 + error
-    return Factors(knots, sigma[:used], left, right, remainder, float(np.abs(values).max()), values)
+    return CouplingFactors(knots, sigma[:used], left, right, remainder, float(np.abs(values).max()), values)
 
 
 def bends(values: np.ndarray, knots: Sequence[fmpq]) -> np.ndarray:
@@ -180,17 +180,17 @@ def check_rank(rank: Any) -> None:
     check_range("rank", rank, 1, MAX_POD_RANK)
 
 
-def budget(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], ys: Sequence[fmpq], dtype: str) -> Budget:
+def budget(target: CouplingTarget, pod: str, rank: int, us: tuple[fmpq, ...], ys: Sequence[fmpq], dtype: str) -> Budget:
     """The promise for splines with knots `us` on [0, 1] and `ys` on the hull of the values."""
     check_rank(rank)
-    found = factors(target.coupling, us, bank)
+    found = factors(target.coupling, us, pod)
     with working_precision(BITS):
         values = values_budget(target, us, dtype)
         low, high = target.value_range
         return Budget(
             tail=arb(found.tail(rank)),
             interpolation=grid_error(target.coupling, us, us),
-            stored=stored_error(target, bank, rank, us, dtype),
+            stored=stored_error(target, pod, rank, us, dtype),
             values=values,
             readout=readout_budget(target, ys, dtype),
             slope=target.slope(arb(low) - values, arb(high) + values),
@@ -198,9 +198,9 @@ def budget(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], y
         )
 
 
-def stored_error(target: CouplingTarget, bank: str, rank: int, us: tuple[fmpq, ...], dtype: str) -> arb:
+def stored_error(target: CouplingTarget, pod: str, rank: int, us: tuple[fmpq, ...], dtype: str) -> arb:
     """How far rounding the weights of the splines can move logits."""
-    found = factors(target.coupling, us, bank)
+    found = factors(target.coupling, us, pod)
     kept = min(rank, len(found.sigma))
     left, right = found.left[:, :kept], found.right[:, :kept]
     e_left, e_right = storage(left, us, dtype), storage(right, us, dtype)
@@ -235,14 +235,14 @@ class Averages:
     off_diagonal: arb
 
 
-def averages(target: CouplingTarget, promised: Budget, bank: str, rank: int, us: tuple[fmpq, ...]) -> Averages:
+def averages(target: CouplingTarget, promised: Budget, pod: str, rank: int, us: tuple[fmpq, ...]) -> Averages:
     """The repaired Theorem 4.2 for splines: δ in L² for s ≠ t, on the diagonal for s = t, the sup norm of everything else.
 
     δ = I τ + (ρ − I ρ) + storage, τ what the first m singular functions leave of ρ. On a cell I τ is a mean of its corners, with
     weights that integrate to 1/4 of the area each and, along the diagonal, to 1/3, 1/6, 1/6, 1/3 of its length. Squares are convex, so
     the same weights bound ∫(I τ)² by the squares at corners: trapezoidal sums. Nothing depends on how equal singular values are turned.
     """
-    found = factors(target.coupling, us, bank)
+    found = factors(target.coupling, us, pod)
     gap, slack = found.left_over(rank), SLACK * (1 + found.largest)
     squares = float(found.weights @ gap**2 @ found.weights)
     steps = np.diff(np.array([float(arb(x)) for x in us]))
@@ -315,7 +315,7 @@ def _largest(values: list[arb]) -> arb:
     return arb(max(upper(abs(v)) for v in values))
 
 
-def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int | None, error: float, dtype: str) -> tuple[int, int]:
+def plan_sizes(target: CouplingTarget, pod: str, rank: int | None, knots: int | None, error: float, dtype: str) -> tuple[int, int]:
     """(m_h, pieces of the splines): as given, or the fewest for which the tail costs half of the error and the splines a third of it."""
     check_range("error", error, LEAST_ERROR, below=math.inf)
     if rank is not None:
@@ -323,8 +323,8 @@ def plan_sizes(target: CouplingTarget, bank: str, rank: int | None, knots: int |
     if knots is not None:
         check_knots(target, knots)
     if rank is None:
-        rank = plan_rank(target, bank, error)
-    return rank, plan_knots(target, bank, rank, error, dtype) if knots is None else knots
+        rank = plan_rank(target, pod, error)
+    return rank, plan_knots(target, pod, rank, error, dtype) if knots is None else knots
 
 
 def check_knots(target: CouplingTarget, knots: int) -> None:
@@ -334,9 +334,9 @@ def check_knots(target: CouplingTarget, knots: int) -> None:
         raise InputError(f"{knots} knots: splines have a power of 2 of pieces, from 1 to {most}")
 
 
-def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
+def plan_rank(target: CouplingTarget, pod: str, error: float) -> int:
     """The least m_h whose tail costs at most half of the error."""
-    found = factors(target.coupling, uniform_knots(PLANNED), bank)
+    found = factors(target.coupling, uniform_knots(PLANNED), pod)
     low, high = target.value_range
     price = upper(target.slope(arb(low), arb(high)) * target.largest_value)
     for rank in range(1, MAX_POD_RANK + 1):
@@ -352,21 +352,21 @@ def plan_rank(target: CouplingTarget, bank: str, error: float) -> int:
     )
 
 
-def plan_knots(target: CouplingTarget, bank: str, rank: int, error: float, dtype: str) -> int:
+def plan_knots(target: CouplingTarget, pod: str, rank: int, error: float, dtype: str) -> int:
     """The fewest pieces (a power of 2) for which splines and their storage cost at most a third of the error."""
     most = target.coupling.most_knots
     knots = min(4, most)
     while True:
-        rest = _spline_cost(target, bank, rank, knots, dtype, error / 3 if knots < most else math.inf)
+        rest = _spline_cost(target, pod, rank, knots, dtype, error / 3 if knots < most else math.inf)
         if rest <= error / 3:
             return knots
         if knots >= most:
-            types = [way for way in finer(dtype) if _spline_cost(target, bank, rank, knots, str(way["dtype"])) <= error / 3]
+            types = [way for way in finer(dtype) if _spline_cost(target, pod, rank, knots, str(way["dtype"])) <= error / 3]
             raise Refusal(f"splines of {knots} pieces leave {rest:.3g} of the error {error:g}", *types, *larger_error(3 * rest))
         knots *= 2
 
 
-def _spline_cost(target: CouplingTarget, bank: str, rank: int, knots: int, dtype: str, enough: float = math.inf) -> float:
+def _spline_cost(target: CouplingTarget, pod: str, rank: int, knots: int, dtype: str, enough: float = math.inf) -> float:
     """What splines of so many pieces and their storage cost; without the storage, which takes long, if the splines exceed `enough`."""
     us = uniform_knots(knots)
     with working_precision(BITS):
@@ -376,7 +376,7 @@ def _spline_cost(target: CouplingTarget, bank: str, rank: int, knots: int, dtype
         cost = upper(slope * (target.largest_value * error + values))
         if dtype == "exact" or cost > enough:
             return cost
-        error += stored_error(target, bank, rank, us, dtype)
+        error += stored_error(target, pod, rank, us, dtype)
         return upper(slope * (target.largest_value * error + values))
 
 

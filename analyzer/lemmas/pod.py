@@ -47,7 +47,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.lemmas.finite_rank import Spectrum, finite_spectrum
+from analyzer.lemmas.finite_rank import FiniteSpectrum, finite_spectrum
 from analyzer.numbers.exact import maximum, upper, working_precision
 from analyzer.targets.coupling import BITS, MAX_POINTS, Coupling, FormulaCoupling, SineCoupling
 
@@ -121,7 +121,7 @@ def pod(coupling: Coupling, *, centred: bool = False) -> Pod:
     return nystrom(coupling, centred=centred) if spectrum is None else _exact(coupling, spectrum, centred)
 
 
-def _exact(coupling: Coupling, spectrum: Spectrum, centred: bool) -> Pod:
+def _exact(coupling: Coupling, spectrum: FiniteSpectrum, centred: bool) -> Pod:
     """Values in closed form; functions in floats, from the first rule whose values agree with them."""
     sure = sum(1 for s in spectrum.values if s > 0)
     exact = np.array([float(s) for s in spectrum.values[:sure]])
@@ -153,7 +153,7 @@ def _given(coupling: SineCoupling) -> Pod:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class PanelRule:
     """Gauss nodes and weights on equal panels of [0, 1]."""
 
     panels: int
@@ -182,12 +182,12 @@ class Rule:
                 raise Refusal(f"the quadrature rule is not Gauss's: node {i} does not repeat node {i % n}")
 
 
-def gauss_panels(panels: int, order: int) -> Rule:
+def gauss_panels(panels: int, order: int) -> PanelRule:
     """n Gauss–Legendre nodes on each of P panels."""
     with working_precision(BITS):
         roots = [arb.legendre_p_root(order, order - 1 - k, weight=True) for k in range(order)]
         nodes = tuple((2 * p + 1 + x) / (2 * panels) for p in range(panels) for x, _ in roots)
-        return Rule(panels, order, nodes, tuple(w / (2 * panels) for _ in range(panels) for _, w in roots))
+        return PanelRule(panels, order, nodes, tuple(w / (2 * panels) for _ in range(panels) for _, w in roots))
 
 
 def interpolation_error(coupling: Coupling, panels: int, order: int, *, boxes: int = BOXES, enough: float = 0.0) -> arb:
@@ -265,7 +265,7 @@ def nystrom(coupling: Coupling, *, centred: bool = False, menu: Sequence[tuple[i
     return Pod(tuple(bars[:sure]), tail, computed, bar, None, "nystrom", rule.points, rule.floats, phi, psi, evaluate)
 
 
-def sampled_matrix(coupling: Coupling, rule: Rule, centred: bool) -> tuple[np.ndarray, arb]:
+def sampled_matrix(coupling: Coupling, rule: PanelRule, centred: bool) -> tuple[np.ndarray, arb]:
     """A (centred if asked for) in floats, and a bound of its distance from A in the Frobenius norm.
 
     Entries: ρ is off by e, and Σ w_i w_j = 1, so that is e in norm; each √w is off by at most 2 units of rounding (two in w, halved, and
@@ -289,12 +289,12 @@ def _svd(coupling: Coupling, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.linalg.svd(matrix)
 
 
-def _weighted(values: np.ndarray, rule: Rule) -> np.ndarray:
+def _weighted(values: np.ndarray, rule: PanelRule) -> np.ndarray:
     root = np.sqrt(rule.floats)
     return root[:, None] * values * root
 
 
-def _centre(matrix: np.ndarray, rule: Rule, centred: bool) -> np.ndarray:
+def _centre(matrix: np.ndarray, rule: PanelRule, centred: bool) -> np.ndarray:
     """A(1 − s sᵀ)."""
     root = np.sqrt(rule.floats)
     return matrix - np.outer(matrix @ root, root) if centred else matrix
@@ -354,7 +354,7 @@ def _floats(coupling: Coupling, us: np.ndarray, vs: np.ndarray) -> np.ndarray:
 
 
 def _singular_functions(
-    coupling: Coupling, rule: Rule, left: np.ndarray, values: np.ndarray, right: np.ndarray, centred: bool
+    coupling: Coupling, rule: PanelRule, left: np.ndarray, values: np.ndarray, right: np.ndarray, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, Functions]:
     """φ_k and ψ_k at the nodes, and Nyström's extension φ_k(x) = σ_k^{−1} Σ_j w_j ρ(x, y_j) ψ_k(y_j); likewise ψ_k, centred if asked."""
     root = np.sqrt(rule.floats)[:, None]

@@ -160,7 +160,7 @@ def _far_start(order: int, unit: fmpq, rpe: RpeSet) -> int:
 
 
 @dataclass(frozen=True)
-class Bank:
+class PricedBank:
     """Heads as (type, decay) with exact weights on their normalised kernels, and the residual weight c."""
 
     heads: tuple[tuple[str, fmpq], ...]
@@ -179,14 +179,14 @@ class Bank:
         """|c| + Σ_h |a_h|."""
         return sum((abs(w) for w in self.weights), abs(self.residual))
 
-    def runs(self, rpe: str) -> sign_runs.Bank | None:
+    def runs(self, rpe: str) -> sign_runs.SignedBank | None:
         """The heads of one type as a sum with raw amplitudes; None if there are none."""
         chosen = [(p, arb(a)) for (kind, p), a in zip(self.heads, self.weights, strict=True) if kind == rpe]
         raw = [a * (1 - (-arb(p)).exp()) if rpe == "lin" else a / arb(p).zeta() for p, a in chosen]
-        return sign_runs.Bank(rpe, tuple(p for p, _ in chosen), tuple(raw)) if chosen else None
+        return sign_runs.SignedBank(rpe, tuple(p for p, _ in chosen), tuple(raw)) if chosen else None
 
 
-def extraction_error(bank: Bank, lag: int) -> arb:
+def extraction_error(bank: PricedBank, lag: int) -> arb:
     """Upper bound of ‖κ − 1_T‖₁ with its infinite tail; call it at the working precision for u.
 
     Term by term up to 4T + 24 and, if both types are there, until the lin heads have died out; then by the runs of constant sign of the one
@@ -211,7 +211,7 @@ MAX_WINDOW = 1 << 17
 """Places that are added up one by one at most."""
 
 
-def _window(bank: Bank, groups: list[sign_runs.Bank], lag: int, count: int) -> arb:
+def _window(bank: PricedBank, groups: list[sign_runs.SignedBank], lag: int, count: int) -> arb:
     """Σ_{s<count} |κ(s) − 1_T(s)|."""
     values = [arb(0)] * count
     for group in groups:
@@ -221,7 +221,7 @@ def _window(bank: Bank, groups: list[sign_runs.Bank], lag: int, count: int) -> a
     return sum((abs(v) for v in values), arb(0))
 
 
-def upper_bound(bank: Bank, lag: int, unit: fmpq) -> arb:
+def upper_bound(bank: PricedBank, lag: int, unit: fmpq) -> arb:
     """The certified upper bound of E_u(T) by a bank: ‖κ − 1_T‖₁ + u(|c| + Σ|a_h|)."""
     if lag < 1:
         raise InputError(f"lag {lag} is not a whole number from 1 on")

@@ -25,7 +25,7 @@ MAX_PIECES = 50_000
 
 
 @dataclass(frozen=True)
-class Cell:
+class SumCell:
     """f at centre + radius·t, |t| ≤ 1, as a polynomial in t, up to `rest`."""
 
     centre: arb
@@ -41,7 +41,7 @@ class ExponentialSum:
     frequencies: tuple[arb, ...]
     coefficients: tuple[tuple[arb, ...], ...]
 
-    def cell(self, centre: arb, radius: arb, accuracy: arb) -> Cell:
+    def cell(self, centre: arb, radius: arb, accuracy: arb) -> SumCell:
         """The sum on a cell of q ≥ 0, with a rest below the accuracy."""
         floor = accuracy / len(self.frequencies)
         total: list[arb] = []
@@ -66,10 +66,10 @@ class ExponentialSum:
             total += [arb(0)] * (len(series) - len(total))
             for j, value in enumerate(series):
                 total[j] += value
-        return Cell(centre, radius, total or [arb(0)], rest.upper())
+        return SumCell(centre, radius, total or [arb(0)], rest.upper())
 
 
-def cells(function: ExponentialSum, end: arb, accuracy: arb) -> Iterator[Cell]:
+def cells(function: ExponentialSum, end: arb, accuracy: arb) -> Iterator[SumCell]:
     """Cells that cover [0, end], each with a rest of at most about `accuracy`."""
     centre = radius = 1 / (2 * max([arb(1), *function.frequencies], key=lambda f: (f.log() if f > 0 else arb(0)).mid()))
     centre = radius = centre.mid()

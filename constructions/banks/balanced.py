@@ -30,7 +30,7 @@ from scipy.optimize import linprog
 
 from analyzer.errors import Refusal
 from analyzer.lemmas.extraction import Rpe, golden
-from analyzer.limits.budgeted_error import FAMILIES, Bank, Dual, RpeSet, extraction_error, transform_samples, working_bits
+from analyzer.limits.budgeted_error import FAMILIES, Dual, PricedBank, RpeSet, extraction_error, transform_samples, working_bits
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, working_precision
 from constructions.banks.head_banks import HeadBank
 
@@ -109,7 +109,7 @@ def rows_for(lag: int, top: int, first: int, linear: bool) -> Rows:
 
 
 @dataclass(frozen=True)
-class Solution:
+class BalancedSolution:
     """A solved programme: weights of the columns, values δ of the rows, and the programme's value."""
 
     weights: list[arb]
@@ -140,7 +140,7 @@ class Programme:
         entries = [lower[j][i] if j >= i else arb(0) for i in range(self.count) for j in range(self.count)]
         return arb_mat(self.count, self.count, entries).inv().mid()
 
-    def solve(self, refinements: int = 6) -> Solution:
+    def solve(self, refinements: int = 6) -> BalancedSolution:
         """The optimum, from doubles refined and then solved at the active rows and columns."""
         inverse = self.inverse
         orthogonal = (self.matrix * inverse).mid()
@@ -169,7 +169,7 @@ class Programme:
         rest = _entries((self.goal - orthogonal * point).mid()) + _entries((priced * point).mid())
         return sum((abs(v) for v in rest), arb(0)).mid()
 
-    def _vertex(self, multipliers: np.ndarray, weights: arb_mat) -> Solution:
+    def _vertex(self, multipliers: np.ndarray, weights: arb_mat) -> BalancedSolution:
         """Weights and dual values of the basis that the multipliers show: rows with |δ| < 1 are met, columns at their price used."""
         inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1 - BINDING]
         used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) > 1 - BINDING]
@@ -186,7 +186,7 @@ class Programme:
                     right.append(price - sum((self.matrix[i, k] * d for i, d in fixed.items()), arb(0)))
                 solved = square.transpose().solve(arb_mat(len(used), 1, right))
             except ZeroDivisionError:
-                return Solution(values, dual, self.objective(values))
+                return BalancedSolution(values, dual, self.objective(values))
             candidate = [arb(0)] * self.count
             for place, k in enumerate(used):
                 candidate[k] = exact[place, 0].mid()
@@ -197,7 +197,7 @@ class Programme:
                 dual = corner
             if self.objective(candidate) < self.objective(values) * arb(1.001):
                 values = candidate
-        return Solution(values, dual, self.objective(values))
+        return BalancedSolution(values, dual, self.objective(values))
 
     def objective(self, weights: Sequence[arb]) -> arb:
         """The value of the programme at given weights."""
@@ -259,7 +259,7 @@ def independent(columns: Sequence[Sequence[arb]], least: Sequence[arb]) -> list[
         open_columns.discard(pivot)
 
 
-def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], Solution]:
+def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], BalancedSolution]:
     """(heads that are independent of each other, the programme's solution for them)."""
     columns = [rows.column(head) for head in heads]
     prices = [price(head) + rows.beyond(head) for head in heads]
@@ -330,15 +330,15 @@ class Balance:
                 heads = [*self._heads, *fresh]
             self._duals[lag] = dual
 
-    def bank(self, lag: int, decay_bits: int) -> Bank:
+    def bank(self, lag: int, decay_bits: int) -> PricedBank:
         """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
         self.known_duals(lag)
-        nothing = Bank((), (), fmpq(0))
+        nothing = PricedBank((), (), fmpq(0))
         if self._heads is None:
             return nothing
         with working_precision(self.precision):
             if self.rpe != "lin" and lag == 1:
-                return Bank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
+                return PricedBank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
             rows = self.rows(lag)
             real = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
@@ -351,10 +351,10 @@ class Balance:
             stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
             residual = stored.pop(RESIDUAL, fmpq(0))
             used = sorted((h for h, a in stored.items() if a != 0), key=lambda h: (h.rpe, h.decay))
-            return Bank(tuple((h.rpe, h.decay) for h in used), tuple(stored[h] for h in used), residual)
+            return PricedBank(tuple((h.rpe, h.decay) for h in used), tuple(stored[h] for h in used), residual)
 
 
-def _without_trifles(heads: list[Head], solution: Solution) -> list[Head]:
+def _without_trifles(heads: list[Head], solution: BalancedSolution) -> list[Head]:
     """The heads less those of the smallest weights, which together move the error by less than a share 2^-12 of the value."""
     weights = dict(zip(heads, solution.weights, strict=True))
     kept, spent = list(heads), arb(0)
@@ -407,7 +407,7 @@ def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
     return result if max(sizes) > 1 + TOLERANCE else []
 
 
-def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[Bank, Dual]:
+def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[PricedBank, Dual]:
     """The best weights of given heads for a lag, and the dual sequence of the same programme."""
     slowest = min((p for rpe, p in heads if rpe == "lin"), default=fmpq(1))
     top = max(TOP["lin"], 64 * math.ceil(float(1 / arb(slowest))))
@@ -420,7 +420,7 @@ def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tup
         stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
     residual = stored.pop(RESIDUAL, fmpq(0))
     used = [h for h in stored if stored[h] != 0]
-    return Bank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
+    return PricedBank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
 
 
 def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
@@ -493,7 +493,7 @@ def balanced_bank(
                 return [dyadic(-2 * (arb(first) * j / 2).tanh().log(), decay_bits) for j in range(1, heads + 1)]
             return [dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
 
-        def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], Solution]]:
+        def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], BalancedSolution]]:
             fastest = price(max(chosen))
             given = [*([RESIDUAL] if rpe == "lin" else []), *(Head(rpe, p) for p in dict.fromkeys(chosen))]
             prices = {head: arb(fastest if head.decay is None else price(head.decay)) for head in given}
@@ -521,10 +521,10 @@ def balanced_bank(
         return HeadBank(rpe, tuple(best), tuple(lags), tuple(weights), tuple(residuals))
 
 
-def as_priced(bank: HeadBank, k: int) -> Bank:
+def as_priced(bank: HeadBank, k: int) -> PricedBank:
     """Memory k of a head bank as the budgeted error sees it."""
     pairs = [((str(bank.rpe), p), a) for p, a in zip(bank.decays, bank.weights[k], strict=True) if a != 0]
-    return Bank(tuple(head for head, _ in pairs), tuple(a for _, a in pairs), bank.residuals[k])
+    return PricedBank(tuple(head for head, _ in pairs), tuple(a for _, a in pairs), bank.residuals[k])
 
 
 def fitted_error(bank: HeadBank, k: int) -> arb:

@@ -18,7 +18,7 @@ from itertools import pairwise
 from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import Refusal, larger_error
-from analyzer.kernels.l1_norms import Exponentials, Kernel, Norm, Powers, l1_norm
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Norm, Powers, l1_norm
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.lemmas.bump import bump
 from analyzer.lemmas.extraction import Rpe, Tuning
@@ -38,7 +38,7 @@ CERTIFY_BITS = 320
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class FittedArithmetic:
     """What a number type asks of a fitted bank: the price of a unit of weight, bits of a decay, and the slowest decay that can run."""
 
     price: float = 0.0
@@ -46,7 +46,7 @@ class Arithmetic:
     slowest: fmpq | int = 0
 
 
-EXACT = Arithmetic()
+EXACT = FittedArithmetic()
 
 
 def interpolation_kernel_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, tuning: Tuning) -> HeadBank:
@@ -97,7 +97,7 @@ def bank_through(
         return store(rpe, decays, (memory,), [raw], [residual], error)
 
 
-def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Kernel:
+def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> DeliveredKernel:
     """κ − ρ of a bank, at the working precision."""
     weights, residual = bank.weights[index], bank.residuals[index]
     steps = {b - a for a, b in pairwise(bank.decays)}
@@ -108,7 +108,7 @@ def error_kernel(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Kernel
     else:
         amplitudes = (arb(a) / zeta(p, CERTIFY_BITS + 64 * bank.heads) for a, p in zip(weights, bank.decays, strict=True))
         group = Powers(bank.decays, tuple(amplitudes), regular)
-    return Kernel(residual, (group,), subtracted=((fmpq(1), kernel),))
+    return DeliveredKernel(residual, (group,), subtracted=((fmpq(1), kernel),))
 
 
 def bank_error(bank: HeadBank, kernel: MemoryKernel, index: int = 0) -> Norm:
@@ -131,7 +131,7 @@ def exact_bank(rpe: Rpe, kernel: MemoryKernel, memory: int) -> HeadBank | None:
 
 
 @cache
-def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, arithmetic: Arithmetic = EXACT) -> HeadBank:
+def fitted_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads: int, arithmetic: FittedArithmetic = EXACT) -> HeadBank:
     """The best bank found with so many heads at most, by certified ℓ¹ error plus price times its weights."""
     price = arithmetic.price
     if not 1 <= heads <= MAX_FITTED:
@@ -176,7 +176,9 @@ def _distinct(decays: list[fmpq]) -> list[fmpq]:
     return result
 
 
-def bank_for_error(rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, arithmetic: Arithmetic = EXACT, per: float = 1.0) -> HeadBank:
+def bank_for_error(
+    rpe: Rpe, kernel: MemoryKernel, memory: int, error: float, arithmetic: FittedArithmetic = EXACT, per: float = 1.0
+) -> HeadBank:
     """The fewest heads whose fitted bank is certified to `error`; `per` is the total error per error of this memory."""
     reached = float("inf")
     for heads in range(1, MAX_FITTED + 1):

@@ -41,7 +41,7 @@ MAX_PIVOTS = 3000
 
 
 @dataclass(frozen=True)
-class Solution:
+class FittedKernel:
     """Decays (θ), normalised weights, the value of the linear programme, and the s at which the kernel meets ρ."""
 
     theta: tuple[float, ...]
@@ -107,7 +107,7 @@ class Search:
         columns = (np.array([self.column(t) for t in theta]) * self.rows[1]).T
         return (columns, np.eye(len(theta))) if self.price else np.linalg.qr(columns)
 
-    def solve(self, theta: Sequence[float]) -> Solution | None:
+    def solve(self, theta: Sequence[float]) -> FittedKernel | None:
         """The best weights for given decays."""
         span, triangle = self._span(theta)
         found = self._programme(np.hstack([span.T, np.eye(len(theta))]), [(-self.price, self.price)] * len(theta), np.zeros(len(theta)))
@@ -115,9 +115,9 @@ class Search:
             return None
         value, duals, signs = found
         nodes = tuple(int(s) for s, eta in zip(self.rows[0], signs, strict=True) if abs(eta) < 1 - 1e-7)
-        return Solution(tuple(theta), tuple(np.linalg.solve(triangle, duals) * self.scale), value * self.scale, nodes)
+        return FittedKernel(tuple(theta), tuple(np.linalg.solve(triangle, duals) * self.scale), value * self.scale, nodes)
 
-    def step(self, at: Solution, reach: float) -> tuple[float, ...] | None:
+    def step(self, at: FittedKernel, reach: float) -> tuple[float, ...] | None:
         """The θ that minimise the linearised value within the trust region, weights free."""
         count, width = len(at.theta), 1e-5
         span, _ = self._span(at.theta)
@@ -148,7 +148,7 @@ class Search:
         )  # fmt: skip
         return (-result.fun, -result.eqlin.marginals, result.x[: len(weights)]) if result.status == 0 else None
 
-    def improve(self, start: Solution) -> Solution:
+    def improve(self, start: FittedKernel) -> FittedKernel:
         """Sequential linear programming from a start."""
         best, reach = start, 0.3
         for _ in range(ITERATIONS):
@@ -165,7 +165,7 @@ class Search:
                 break
         return best
 
-    def starts(self, heads: int, known: Sequence[float], widths: Sequence[float]) -> list[Solution]:
+    def starts(self, heads: int, known: Sequence[float], widths: Sequence[float]) -> list[FittedKernel]:
         """Progressions in θ, so wide per head, beside the known θ; best first."""
         free, found = heads - len(known), []
         for top, width in itertools.product(map(math.log, TOPS[self.rpe]), widths):
@@ -173,7 +173,7 @@ class Search:
             found.append(self.solve([*known, *(float(t) for t in spaced)]))
         return sorted((s for s in found if s is not None), key=lambda s: s.value)
 
-    def fit(self, heads: int, known: Sequence[float] = ()) -> list[Solution]:
+    def fit(self, heads: int, known: Sequence[float] = ()) -> list[FittedKernel]:
         """Solutions from the best starts, the best first; `known` θ are part of one start."""
         starts = self.starts(heads, (), WIDE)[:2] + self.starts(heads, (), CLUSTERED)[:2]
         if known and len(known) < heads:

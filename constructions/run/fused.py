@@ -24,7 +24,7 @@ import numpy as np
 from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import Exponentials, Kernel, Powers, Taps
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.lemmas.relu_error import oriented
 from analyzer.numbers.exact import magnitude, working_precision
@@ -100,12 +100,12 @@ class FusedLayer:
         column: int,
         spikes: dict[int, fmpq] | None = None,
         memories: dict[MemoryKernel, fmpq] | None = None,
-    ) -> Kernel:
+    ) -> DeliveredKernel:
         """The kernel of w·U on input coordinate `column`, minus spikes and memory kernels; call it at the working precision `bits`."""
         residual, gains = self.functional(row, column)
         groups = [*self.lin(gains), *self.log(gains), *self.table(gains)]
         subtracted = tuple((weight, memory) for memory, weight in (memories or {}).items())
-        return Kernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
+        return DeliveredKernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
 
     def lin(self, gains: list[fmpq]) -> list[Exponentials]:
         """The lin heads, with these weights."""
@@ -277,7 +277,7 @@ def _attended(attention: Attention, fused: FusedLayer, stream: list[list[arb_pol
             for h, i in heads:
                 gains[h] += output[h, j, i]
             if any(g != 0 for g in gains):
-                series = arb_poly(Kernel(fmpq(0), (*fused.lin(gains), *fused.log(gains), *fused.table(gains))).values(0, length))
+                series = arb_poly(DeliveredKernel(fmpq(0), (*fused.lin(gains), *fused.log(gains), *fused.table(gains))).values(0, length))
                 result[j] = [a + _cut(series * b, length) for a, b in zip(result[j], read, strict=True)]
     return result
 

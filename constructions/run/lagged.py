@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import Exponentials, Kernel, Powers, Taps
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps
 from analyzer.lemmas.lag_encoding import Form, slot_ball, slot_form
 from analyzer.numbers.exact import magnitude, rational, working_precision
 from analyzer.targets.adaptive import MAX_LAG
@@ -111,7 +111,7 @@ class LaggedLayer:
             raise Refusal(f"a head multiplies its values by more than 2^{MAX_BITS}, more than any construction needs")
         return GUARD + max(0, largest)
 
-    def kernel(self, row: int, column: int, value: arb, spikes: dict[int, fmpq] | None = None) -> Kernel:
+    def kernel(self, row: int, column: int, value: arb, spikes: dict[int, fmpq] | None = None) -> DeliveredKernel:
         """κ(s; y) from stream coordinate `column` onto `row`, minus the spikes; call it at the working precision `bits`."""
         heads = self.writers(row)
         used = [h for h in heads if self.gains[h, row, column] != 0]
@@ -120,7 +120,7 @@ class LaggedLayer:
         if self.constants is not None:
             amplitudes = [arb(self.gains[h, row, column]) * self.amplitude(h, slot, value) for h in used]
             groups = self._rounded(used, amplitudes)
-            return Kernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
+            return DeliveredKernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
         for kind in ("lin", "log"):
             members = sorted((h for h in used if self.rpe[h] == kind), key=lambda h: self.decays[h])
             if not members:
@@ -132,7 +132,7 @@ class LaggedLayer:
                 groups.append(Exponentials(tuple((-arb(p)).exp() for p in decays), exact, progression))
             else:
                 groups.append(Powers(tuple(decays), exact, progression))
-        return Kernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
+        return DeliveredKernel(fmpq(0), tuple(groups), tuple(sorted((spikes or {}).items())))
 
     def _rounded(self, heads: list[int], amplitudes: list[arb]) -> list[Exponentials | Powers | Taps]:
         """The kernels of float heads, with their rounded ratios or taps."""

@@ -22,7 +22,7 @@ from constructions.banks.head_banks import HeadBank
 from constructions.banks.kernel_banks import (
     EXACT,
     MAX_FITTED,
-    Arithmetic,
+    FittedArithmetic,
     bank_for_error,
     exact_bank,
     fitted_bank,
@@ -78,11 +78,11 @@ def _fitted(
     return [fitted_bank(rpe, kernel, k, size, arithmetic) for k, (kernel, size) in enumerate(zip(kernels, sizes, strict=True), 1)]
 
 
-def _arithmetic(target: KernelMemory, rpe: Rpe, heads: int, dtype: str) -> Arithmetic:
+def _arithmetic(target: KernelMemory, rpe: Rpe, heads: int, dtype: str) -> FittedArithmetic:
     """Floats pay for their weights, and log heads must fall fast enough to run as taps."""
     price = nearest(rounding_price(target, heads, dtype))
     slowest = 0 if rpe == "lin" else slowest_power(dtype, MAX_TAPS)
-    return Arithmetic(price, MANTISSA[dtype], slowest)
+    return FittedArithmetic(price, MANTISSA[dtype], slowest)
 
 
 def _sizes(heads: int, needs: Sequence[int | None]) -> list[int]:

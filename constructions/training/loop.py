@@ -151,7 +151,7 @@ def fit(
         learnt, chunk = resume.learnt, resume.chunk
     state = State(learnt, jax.random.key(seed), ())
     hooks = Hooks(report, store, stop, np.zeros(0, np.float32) if resume is None else resume.history)
-    return _run(partial(_advance, Rule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
+    return _run(partial(_advance, BatchRule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
 
 
 def fit_ensemble(
@@ -172,10 +172,10 @@ def fit_ensemble(
         raise InputError(f"an ensemble of {len(seeds)} seeds needs leaves with that leading axis, found {sorted(leading)}")
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     state = State((parameters, jax.vmap(optimiser.init)(parameters)), keys, () if tasks is None else (tasks,))
-    return _run(partial(_advance_all, Rule(loss, batches, optimiser.update)), state, steps, chunk, Hooks(report))
+    return _run(partial(_advance_all, BatchRule(loss, batches, optimiser.update)), state, steps, chunk, Hooks(report))
 
 
-class Rule(NamedTuple):
+class BatchRule(NamedTuple):
     """What is compiled: how a batch is drawn, judged and answered."""
 
     loss: Loss
@@ -234,7 +234,7 @@ def _refuse_divergence(losses: np.ndarray, first: int) -> None:
         raise Refusal(f"training diverged: the loss is not a finite number at step {step}; a smaller learning rate may help")
 
 
-def _steps(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
+def _steps(rule: BatchRule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
     def step(learnt: tuple[Pytree, Pytree], index: jax.Array) -> tuple[tuple[Pytree, Pytree], jax.Array]:
         parameters, memory = learnt
         batch = rule.batches(jax.random.fold_in(state.key, index), *state.task)
@@ -247,10 +247,10 @@ def _steps(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[Stat
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _advance(rule: Rule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
+def _advance(rule: BatchRule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
     return _steps(rule, count, state, first)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _advance_all(rule: Rule, count: int, states: State, first: jax.Array) -> tuple[State, jax.Array]:
+def _advance_all(rule: BatchRule, count: int, states: State, first: jax.Array) -> tuple[State, jax.Array]:
     return jax.vmap(lambda state: _steps(rule, count, state, first))(states)

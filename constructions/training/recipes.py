@@ -71,7 +71,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How a network is trained. `first`: the first position that counts; `signs`: tokens ±1 instead of uniform ones."""
 
     length: int
@@ -112,7 +112,7 @@ def check_shape(shape: Shape, dim: int) -> None:
         raise InputError(f"tokens have dimension {dim}")
 
 
-def check_numbers(recipe: Recipe) -> None:
+def check_numbers(recipe: TrainingRecipe) -> None:
     """Refuse numbers that no training has, whatever the network; comparisons are such that NaN fails."""
     check_range("batch", recipe.batch, 1)
     check_range("rate", recipe.rate, above=0, below=1)
@@ -120,7 +120,7 @@ def check_numbers(recipe: Recipe) -> None:
     check_range("seed", recipe.seed, 0, MAX_SEED)
 
 
-def check_recipe(recipe: Recipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
+def check_recipe(recipe: TrainingRecipe, target: Target, layers: int, heads: int, attention: Sequence[str]) -> None:
     """Refuse a training that cannot be run, or that trains nothing; `heads` are the most in a layer, `attention` its kinds."""
     if target.length is not None and recipe.length != target.length:
         raise InputError(f"this {target.kind} has sequences of {target.length} tokens, not {recipe.length}")

@@ -27,7 +27,7 @@ from constructions.network.transformer import Attention, FeedForward, Layer, Tra
 from constructions.run.reference import stream
 from constructions.training.checkpoint import fingerprint
 from constructions.training.loop import Report, Saved, Trained, fit, warm_cosine
-from constructions.training.recipes import Recipe, Shape, check_recipe, check_shape
+from constructions.training.recipes import Shape, TrainingRecipe, check_recipe, check_shape
 
 
 def initial(shape: Shape, dim: int, seed: int, longest: int, dtype: str = "float32") -> Transformer:
@@ -180,7 +180,7 @@ def outputs(network: Transformer, tokens: jax.Array, first: int = 0) -> jax.Arra
     return stream(network, tokens, first)[-1]
 
 
-def sampler(target: Target, recipe: Recipe, dtype: str) -> Callable[[jax.Array], jax.Array]:
+def sampler(target: Target, recipe: TrainingRecipe, dtype: str) -> Callable[[jax.Array], jax.Array]:
     """Random tokens (batch, length, d) from a key: letters of the alphabet if there is one, ±1 if wanted, else uniform."""
     shape, letters = (recipe.batch, recipe.length, target.dim), target.letters()
     if letters is not None:
@@ -212,7 +212,7 @@ def slot_values(target: Target, network: Transformer) -> ArrayMap:
     return slots
 
 
-def loss_of(target: Target, recipe: Recipe, slots: ArrayMap | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
+def loss_of(target: Target, recipe: TrainingRecipe, slots: ArrayMap | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
     """ℓ(θ, tokens); `slots` gives what the first coordinates of the stream before the last feed-forward network should hold."""
     wanted = target.values(jnp)
 
@@ -247,7 +247,7 @@ def is_affine_readout(ffn: FeedForward) -> bool:
     return all(np.shape(a) == b.shape and bool(np.all(np.asarray(a) == b)) for a, b in pairs)
 
 
-def optimiser(network: Transformer, recipe: Recipe) -> optax.GradientTransformation:
+def optimiser(network: Transformer, recipe: TrainingRecipe) -> optax.GradientTransformation:
     """AdamW (Adam if there is no weight decay) with warm-up and cosine; frozen weights do not move, decays at their own rate.
 
     Weights are pulled to 0, decays are not: θ = 0 is no special decay.
@@ -262,7 +262,7 @@ def optimiser(network: Transformer, recipe: Recipe) -> optax.GradientTransformat
 def train(
     network: Transformer,
     target: Target,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     *,
     slots: ArrayMap | None = None,
     report: Report | None = None,
@@ -294,13 +294,13 @@ def train(
     return found, trained
 
 
-def learnt_at_start(network: Transformer, recipe: Recipe) -> tuple[Any, Any]:
+def learnt_at_start(network: Transformer, recipe: TrainingRecipe) -> tuple[Any, Any]:
     """(parameters, memory of the optimiser) before the first step."""
     with with_x64(network.dtype):
         parameters = to_parameters(network.map(jnp.asarray))
         return parameters, optimiser(network, recipe).init(parameters)
 
 
-def run_of(network: Transformer, target: Target, recipe: Recipe) -> str:
+def run_of(network: Transformer, target: Target, recipe: TrainingRecipe) -> str:
     """The fingerprint of a run."""
     return fingerprint(jax.tree.leaves(network), str(jax.tree.structure(network)), target.describe(), asdict(recipe))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lemmaformer.commands.flags import NEW, Answer, answers, given, options_of, place
-from lemmaformer.options import Arms, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
+from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
 
 
 @click.group()
@@ -103,7 +103,7 @@ def we_lm(text: Path, **keywords: Any) -> Answer:
     "arms", short_help="Does training find the mechanism?", epilog="Example: lemmaformer experiment arms net --out arms  (one minute)"
 )
 @click.argument("folder", type=NEW, metavar="BUNDLE")
-@options_of(Arms)
+@options_of(ArmsRuns)
 @click.option("--out", type=NEW, required=True, help="A new folder for the bundles of all arms.")
 @place("figure", "The comparison as a PNG file.")
 @answers

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, place, target_of
-from lemmaformer.options import Break, Compare, Spectrum, Train
+from lemmaformer.options import Break, Compare, SpectrumHeads, Train
 
 
 @click.command(epilog="Example: lemmaformer verify net  (2 seconds)")
@@ -119,7 +119,7 @@ def compare(folders: tuple[Path, ...], target_file: Path | None, figure: Path | 
 @click.command(epilog="Example: lemmaformer spectrum net --input x.npy  (3 seconds)")
 @click.argument("weights", type=NEW, metavar="BUNDLE|FILE.safetensors")
 @click.option("--input", "source", type=NEW, required=True, help="Tokens, or what the layer of a FILE reads, .npy.")
-@options_of(Spectrum)
+@options_of(SpectrumHeads)
 @place("figure", "Singular values as a PNG file.")
 @answers
 def spectrum(weights: Path, source: Path, figure: Path | None, **keywords: Any) -> Answer:
@@ -134,5 +134,5 @@ def spectrum(weights: Path, source: Path, figure: Path | None, **keywords: Any) 
     """
     from lemmaformer import files
 
-    found = files.spectrum(weights, source, Spectrum.read(given(keywords)))
+    found = files.spectrum(weights, source, SpectrumHeads.read(given(keywords)))
     return found if figure is None else found.draw(figure)

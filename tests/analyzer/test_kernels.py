@@ -6,7 +6,7 @@ from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.kernels.l1_norms import Exponentials, Kernel, Powers, Taps, l1_norm
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps, l1_norm
 from analyzer.numbers.exact import lower, upper, working_precision
 
 
@@ -14,7 +14,7 @@ from analyzer.numbers.exact import lower, upper, working_precision
 @settings(max_examples=60, deadline=None)
 def test_exponential_sums_against_brute_force(heads: list[tuple[int, int]], lag: int) -> None:
     """Ratios up to 0.95: 2000 terms leave a tail below 1e-40."""
-    kernel = Kernel(
+    kernel = DeliveredKernel(
         fmpq(1, 3), (Exponentials(tuple(arb(fmpq(z, 100)) for z, _ in heads), tuple(arb(a) for _, a in heads)),), ((lag, fmpq(1)),)
     )
     with working_precision(128):
@@ -29,10 +29,10 @@ def test_exponential_sums_against_brute_force(heads: list[tuple[int, int]], lag:
 
 def test_one_head_in_closed_form() -> None:
     z = fmpq(1, 4)
-    norm = l1_norm(Kernel(fmpq(0), (Exponentials((arb(z),), (arb(3),)),))).enclosure
+    norm = l1_norm(DeliveredKernel(fmpq(0), (Exponentials((arb(z),), (arb(3),)),))).enclosure
     assert norm.overlaps(arb(4))  # 3/(1 − 1/4)
     with working_precision(128):
-        power = l1_norm(Kernel(fmpq(0), (Powers((fmpq(3),), (arb(1),)),))).enclosure
+        power = l1_norm(DeliveredKernel(fmpq(0), (Powers((fmpq(3),), (arb(1),)),))).enclosure
         assert lower(power) <= float(mpmath.zeta(3)) <= upper(power)
 
 
@@ -77,7 +77,9 @@ def test_slow_tail_with_sign_changes(roots: tuple[float, ...]) -> None:
 def test_a_tail_that_is_left_out_would_be_noticed() -> None:
     """The norm of s^{−1.01} is ζ(1.01) ≈ 100.6, nearly all of it tail."""
     with working_precision(128):
-        kernel = Kernel(fmpq(0), (Powers((fmpq(101, 100), fmpq(102, 100), fmpq(103, 100)), (arb(1), arb(0), arb(0)), progression=True),))
+        kernel = DeliveredKernel(
+            fmpq(0), (Powers((fmpq(101, 100), fmpq(102, 100), fmpq(103, 100)), (arb(1), arb(0), arb(0)), progression=True),)
+        )
         norm = l1_norm(kernel).enclosure
     exact = float(mpmath.zeta(mpmath.mpf("1.01")))
     assert lower(norm) <= exact <= upper(norm)
@@ -85,7 +87,7 @@ def test_a_tail_that_is_left_out_would_be_noticed() -> None:
 
 
 def test_taps() -> None:
-    norm = l1_norm(Kernel(fmpq(-1), (Taps((arb(0), arb(2), arb(-3))),), ((2, fmpq(1)),))).enclosure
+    norm = l1_norm(DeliveredKernel(fmpq(-1), (Taps((arb(0), arb(2), arb(-3))),), ((2, fmpq(1)),))).enclosure
     assert norm == 1 + 2 + 4
 
 
@@ -99,5 +101,5 @@ def test_a_crude_tail_is_no_lower_bound(powers: bool) -> None:
         else:
             z = [(-arb(p)).exp() for p in ("1e-6", "1.1e-6")]
             group, truth = Exponentials(tuple(z), (1 - z[0], z[1] - 1)), 0.0701
-        norm = l1_norm(Kernel(fmpq(0), (group,)))
+        norm = l1_norm(DeliveredKernel(fmpq(0), (group,)))
     assert lower(norm.least) <= truth <= upper(norm.most)

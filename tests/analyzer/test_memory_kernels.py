@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.errors import InputError
-from analyzer.kernels.l1_norms import Exponentials, Kernel, Powers, l1_norm, norm_of
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, l1_norm, norm_of
 from analyzer.kernels.memory_kernels import Envelope, parse_kernel
 from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.fixed import KernelMemory, target_from_dict
@@ -131,7 +131,7 @@ def test_error_kernels_on_blocks(rpe: str, data: st.DataObject) -> None:
         else:
             group = Powers(tuple(2 + fmpq(p, 100) for p in decays), tuple(arb(fmpq(*w.as_integer_ratio())) for w in weights))
             terms = [(w, lambda s, p=p: s ** -(2 + p / 100) if s else 0.0) for p, w in zip(decays, weights, strict=True)]
-        norm = l1_norm(Kernel(fmpq(0), (group,), subtracted=((fmpq(1), memory),)))
+        norm = l1_norm(DeliveredKernel(fmpq(0), (group,), subtracted=((fmpq(1), memory),)))
     count = 40_000
     partial = math.fsum(abs(sum(w * k(s) for w, k in terms) - (s + 1) ** -2.5) for s in range(count))
     left = sum(abs(w) for w in weights) / count * 1.1 + count**-1.5

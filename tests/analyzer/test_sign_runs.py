@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.errors import InputError
-from analyzer.kernels.sign_runs import Bank, crude_tail, tail
+from analyzer.kernels.sign_runs import SignedBank, crude_tail, tail
 from analyzer.numbers.exact import working_precision
 
 DECAYS = {"lin": st.integers(1, 60), "log": st.integers(25, 120)}
@@ -20,7 +20,7 @@ def test_tails_enclose_the_sum(rpe: str, data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(-50, 50).filter(bool), min_size=len(sixteenths), max_size=len(sixteenths)))
     start = data.draw(st.integers(1, 12))
     with working_precision(128):
-        bank = Bank(rpe, tuple(fmpq(p, 16) for p in sixteenths), tuple(arb(w) for w in weights))
+        bank = SignedBank(rpe, tuple(fmpq(p, 16) for p in sixteenths), tuple(arb(w) for w in weights))
         found = tail(bank, start)
         count = 3000
         partial = sum((abs(bank.value(arb(s))) for s in range(start, count)), arb(0))
@@ -36,7 +36,7 @@ def test_zeros_at_integers_are_no_obstacle() -> None:
         decays = tuple(fmpq(k) for k in (1, 2, 3))
         zero = [(-arb(s)).exp() for s in (2, 5)]
         amplitudes = (zero[0] * zero[1], -(zero[0] + zero[1]), arb(1))
-        bank = Bank("lin", decays, amplitudes)
+        bank = SignedBank("lin", decays, amplitudes)
         found = tail(bank, 1)
         assert found is not None
         brute = sum((abs(bank.value(arb(s))) for s in range(1, 200)), arb(0))
@@ -45,10 +45,10 @@ def test_zeros_at_integers_are_no_obstacle() -> None:
 
 def test_missing_zeros_are_noticed() -> None:
     """x³ − 1.9x² + x·0.905 has Descartes' two sign changes but no real zero: no run of constant sign is claimed."""
-    bank = Bank("lin", (fmpq(1), fmpq(2), fmpq(3)), (arb("0.905"), arb("-1.9"), arb(1)))
+    bank = SignedBank("lin", (fmpq(1), fmpq(2), fmpq(3)), (arb("0.905"), arb("-1.9"), arb(1)))
     assert bank.descartes() == 2 and tail(bank, 1) is None
 
 
 def test_heads_must_differ() -> None:
     with pytest.raises(InputError, match="differ"):
-        Bank("lin", (fmpq(1), fmpq(1)), (arb(1), arb(-1))).descartes()
+        SignedBank("lin", (fmpq(1), fmpq(1)), (arb(1), arb(-1))).descartes()

@@ -7,7 +7,7 @@ import pytest
 from flint import arb, fmpq
 
 from analyzer.lemmas.quadrature import gauss, mixed_bound, precision
-from analyzer.limits.budgeted_error import Bank, extraction_error, upper_bound
+from analyzer.limits.budgeted_error import PricedBank, extraction_error, upper_bound
 from analyzer.limits.pi_law import best_pi_bound, hand_bound
 from analyzer.numbers.exact import nearest, rational, upper, working_precision
 from constructions.banks.balanced import Programme, as_priced, balanced_bank
@@ -39,7 +39,7 @@ def test_rounded_banks_stay_within_three_times_the_budget(rpe: str, dtype: str, 
         return rational(float(np.array(nearest(value), dtype=dtype)))
 
     assert all(stored(p) == p for _, p in pair.bank.heads)
-    rounded = Bank(pair.bank.heads, tuple(stored(a) for a in pair.bank.weights), stored(pair.bank.residual))
+    rounded = PricedBank(pair.bank.heads, tuple(stored(a) for a in pair.bank.weights), stored(pair.bank.residual))
     with working_precision(400):
         assert upper(extraction_error(rounded, lag)) <= 3 * pair.upper
 
@@ -97,7 +97,7 @@ def test_mixed_banks_halve_the_law() -> None:
     """Closed values of two heads for lag 3, and a certified bank of four for lag 7."""
     assert [float(mixed_bound(3, fmpq(p))) for p in (10, 20, 40)] == pytest.approx([0.0673662, 3.21898e-3, 1.00580e-5], rel=1e-5)
     log, lin = mixed_minimal(7, 1e-3)
-    bank = Bank((("log", log.decays[0]), *(("lin", p) for p in lin.decays)), (log.weights[0][0], *lin.weights[0]), lin.residuals[0])
+    bank = PricedBank((("log", log.decays[0]), *(("lin", p) for p in lin.decays)), (log.weights[0][0], *lin.weights[0]), lin.residuals[0])
     with working_precision(4000):
         error = upper(extraction_error(bank, 7))
     assert len(bank.heads) == 4 and math.isclose(error, upper(mixed_bound(7, log.decays[0])), rel_tol=1e-9) and error <= 1e-3

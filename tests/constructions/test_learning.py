@@ -18,7 +18,7 @@ from constructions.run.reference import stream
 from constructions.theorems.thm_3_1 import build
 from constructions.training import checkpoint
 from constructions.training.loop import fit, resumed
-from constructions.training.recipes import Recipe, Shape, Stop
+from constructions.training.recipes import Shape, Stop, TrainingRecipe
 from constructions.training.trainable import (
     as_float,
     initial,
@@ -35,7 +35,7 @@ from tests.conftest import random_network
 
 TARGET = FixedMemory((1,))
 SHAPE = Shape(heads=3, width=8, model_dim=3)
-RECIPE = Recipe(length=16, first=4, batch=16, steps=60, rate=1e-2)
+RECIPE = TrainingRecipe(length=16, first=4, batch=16, steps=60, rate=1e-2)
 
 
 def leaves(network):

@@ -142,14 +142,14 @@ def test_losses_that_are_no_numbers_are_one_line_and_nothing_is_written(run: Run
 
 def test_the_command_is_the_library(run: Run, tmp_path: Path) -> None:
     """What the command writes is what `constructions.training.trainable.train` returns for the recipe in the card."""
-    from constructions.training.recipes import Recipe, Shape, Stop
+    from constructions.training.recipes import Shape, Stop, TrainingRecipe
     from constructions.training.trainable import initial
 
     out = tmp_path / "net"
     assert run("train", "--lags", "1", "--heads", "3", "--width", "8", "--steps", "40", "--seed", "5", "--out", out).code == 0
     bundle = load(read_files(out))
     plain = bundle.card["training"]["recipe"]
-    recipe = Recipe(**{**plain, "stop": Stop(**plain["stop"])})
+    recipe = TrainingRecipe(**{**plain, "stop": Stop(**plain["stop"])})
     start = initial(Shape(heads=3, width=8, model_dim=2, key_dim=2), 1, 5, recipe.length)
     network, _ = train(start, FixedMemory((1,)), recipe)
     np.testing.assert_array_equal(network.layers[0].attention.decay, bundle.network.layers[0].attention.decay)

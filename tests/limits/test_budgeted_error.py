@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import (
-    Bank,
     Dual,
+    PricedBank,
     difference_dual,
     dual_norm,
     extraction_error,
@@ -65,7 +65,7 @@ def test_closed_forms_of_one_head() -> None:
     with working_precision(128):
         z = (-arb(decay)).exp()
         weight = 1 / (z * (1 - z))
-        bank = Bank(
+        bank = PricedBank(
             (("lin", decay),),
             (fmpq(int((weight * 2**60).floor().unique_fmpz()), 2**60),),
             fmpq(-int((1 / z * 2**60).floor().unique_fmpz()), 2**60),
@@ -84,13 +84,15 @@ def test_weak_duality_for_random_pairs(rpe: str) -> None:
         heads = tuple((k, fmpq(rng.randint(1, 600), 100) + (1 if k == "log" else fmpq(1, 4))) for k in kinds)
         if len(set(heads)) < 3:
             continue
-        bank = Bank(heads, tuple(fmpq(rng.choice([-1, 1]) * rng.randint(1, 300), 100) for _ in heads), fmpq(rng.randint(-200, 200), 100))
+        bank = PricedBank(
+            heads, tuple(fmpq(rng.choice([-1, 1]) * rng.randint(1, 300), 100) for _ in heads), fmpq(rng.randint(-200, 200), 100)
+        )
         unit, lag = fmpq(1, rng.choice([2, 16, 256])), rng.randint(1, 5)
         assert lower_bound(random_dual(rng), lag, unit, rpe) <= upper_bound(bank, lag, unit)
 
 
 def test_the_zero_bank_costs_one() -> None:
-    assert upper_bound(Bank((), (), fmpq(0)), 7, UNIT) == 1
+    assert upper_bound(PricedBank((), (), fmpq(0)), 7, UNIT) == 1
 
 
 @pytest.mark.parametrize("rpe", ["log", "mixed"])
@@ -110,13 +112,13 @@ def test_lin_errors_grow_with_the_lag() -> None:
         decays = [fmpq(rng.randint(5, 300), 100) for _ in range(3)]
         if len(set(decays)) < 3:
             continue
-        bank = Bank(tuple(("lin", p) for p in decays), tuple(fmpq(rng.randint(1, 500), 100) for _ in decays), fmpq(1, 2))
+        bank = PricedBank(tuple(("lin", p) for p in decays), tuple(fmpq(rng.randint(1, 500), 100) for _ in decays), fmpq(1, 2))
         with working_precision(200):
             shifted = tuple(
                 fmpq(int((arb(a) * (-arb(p)).exp() * 2**80).floor().unique_fmpz()), 2**80)
                 for a, p in zip(bank.weights, decays, strict=True)
             )
-        before = Bank(bank.heads, shifted, fmpq(0))
+        before = PricedBank(bank.heads, shifted, fmpq(0))
         assert float(upper_bound(before, 2, UNIT)) <= float(upper_bound(bank, 3, UNIT)) + 1e-12
 
 
@@ -126,9 +128,9 @@ def test_malformed_data_are_refused() -> None:
             Dual(edges, values)
     for heads, weights in (((("lin", fmpq(0)),), (fmpq(1),)), ((("log", fmpq(1)),), (fmpq(1),)), ((("cubic", fmpq(2)),), (fmpq(1),))):
         with pytest.raises(InputError):
-            Bank(heads, weights, fmpq(0))
+            PricedBank(heads, weights, fmpq(0))
     with pytest.raises(InputError):
-        Bank((("lin", fmpq(1)), ("lin", fmpq(1))), (fmpq(1), fmpq(2)), fmpq(0))
+        PricedBank((("lin", fmpq(1)), ("lin", fmpq(1))), (fmpq(1), fmpq(2)), fmpq(0))
     with pytest.raises(InputError):
         lower_bound(Dual((1,), (fmpq(1),)), 0, UNIT, "lin")
 

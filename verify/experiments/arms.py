@@ -26,7 +26,7 @@ from analyzer.targets.fixed import Target
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Transformer
 from constructions.training.loop import Progress, Trained
-from constructions.training.recipes import Recipe
+from constructions.training.recipes import TrainingRecipe
 from constructions.training.trainable import as_float, randomised, slot_values, train
 from verify.compare.side_by_side import Protocol, compare, derived_length
 from verify.theorems.no_theorem import trained_card, verify_learnt
@@ -45,7 +45,7 @@ Report = Callable[[str, Progress], None]
 def train_arms(
     constructed: Bundle,
     target: Target,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     dtype: str,
     *,
     continued_rate: float = CONTINUED_RATE,
@@ -55,7 +55,10 @@ def train_arms(
     """Every arm as a bundle, with its run."""
     start = as_float(constructed.network, dtype)
     fresh = randomised(start, recipe.seed, recipe.length)
-    plans: dict[str, tuple[Transformer, Recipe]] = {RANDOM: (fresh, recipe), CONTINUED: (start, replace(recipe, rate=continued_rate))}
+    plans: dict[str, tuple[Transformer, TrainingRecipe]] = {
+        RANDOM: (fresh, recipe),
+        CONTINUED: (start, replace(recipe, rate=continued_rate)),
+    }
     if supervise:
         plans[SUPERVISED] = (fresh, replace(recipe, supervise=1.0))
     arms: dict[str, tuple[Bundle, Trained | None]] = {CONSTRUCTED: (constructed, None)}

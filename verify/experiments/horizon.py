@@ -41,7 +41,7 @@ from flint import arb, arb_mat, fmpq
 from analyzer.errors import InputError, LemmaformerError, Refusal
 from analyzer.kernels.l1_norms import TAIL_SHARE, l1_norm
 from analyzer.limits import budgeted_error
-from analyzer.limits.budgeted_error import Bank, Dual
+from analyzer.limits.budgeted_error import Dual, PricedBank
 from analyzer.limits.pi_law import best_pi_bound, rule
 from analyzer.numbers.exact import UNIT, lower, magnitude, nearest, upper, working_precision
 from constructions.banks.balanced import Balance
@@ -51,7 +51,7 @@ from constructions.run.fast import head_constants
 from constructions.run.fused import FusedLayer, fuse, stream_kernels
 from constructions.training import trainable as learning
 from constructions.training.loop import Progress, fit_ensemble
-from constructions.training.recipes import Recipe, Shape
+from constructions.training.recipes import Shape, TrainingRecipe
 from verify.chain.rounding import evaluation_error
 from verify.experiments import check_lags
 from verify.limits import pairs as limits
@@ -175,7 +175,7 @@ def without_silent_heads(network: Transformer) -> Transformer:
     return replace(network, layers=tuple(layers))
 
 
-def bank_network(bank: Bank, padded: int = 0) -> Transformer:
+def bank_network(bank: PricedBank, padded: int = 0) -> Transformer:
     """A bank stored in float32: U_0 = c x + Σ a_h (k_h * x), the heads read U_1 = x; the read-out is U_0."""
     count = len(bank.heads)
     value, output = np.zeros((count, 1, 2), np.float32), np.zeros((count, 2, 1), np.float32)
@@ -234,7 +234,7 @@ def _measured_log(network: Transformer, lag: int) -> Measured:
     for decay, gain in zip(layer.decays, gains, strict=True):
         merged[decay] = merged.get(decay, fmpq(0)) + gain
     used = {decay: gain for decay, gain in merged.items() if gain != 0}
-    bank = Bank(tuple(("log", decay) for decay in used), tuple(used.values()), residual)
+    bank = PricedBank(tuple(("log", decay) for decay in used), tuple(used.values()), residual)
     with working_precision(budgeted_error.working_bits(UNIT_32) + max(0, magnitude(arb(bank.weight_sum)))):
         most = budgeted_error.extraction_error(bank, lag)
         seen = bank.runs("log")
@@ -356,7 +356,7 @@ def trained(
         learning.to_parameters(jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)),
         lambda _, goal: goal,
         steps=steps,
-        optimiser=learning.optimiser(starts[0], Recipe(length=WINDOW, steps=steps, rate=rate)),
+        optimiser=learning.optimiser(starts[0], TrainingRecipe(length=WINDOW, steps=steps, rate=rate)),
         seeds=range(len(starts)),
         tasks=goals,
         report=report,
@@ -490,7 +490,7 @@ def deep_relu(layers: int, protocol: Protocol, report: Report | None = None) -> 
         learning.to_parameters(jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)),
         partial(relu_batch, length),
         steps=protocol.steps,
-        optimiser=learning.optimiser(starts[0], Recipe(length=length, steps=protocol.steps, rate=RELU_RATE)),
+        optimiser=learning.optimiser(starts[0], TrainingRecipe(length=length, steps=protocol.steps, rate=RELU_RATE)),
         seeds=[cell.seed for cell in cells],
         tasks=jnp.array([cell.lag for cell in cells]),
         report=None if report is None else partial(report, f"{layers} layers with relu"),

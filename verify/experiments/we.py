@@ -51,7 +51,7 @@ from constructions.network.precision import with_x64
 from constructions.network.transformer import Attention, AttentionKind, Layer, Transformer
 from constructions.run.reference import feed_forward, stream
 from constructions.training.loop import Progress, fit_ensemble
-from constructions.training.recipes import Recipe, Shape
+from constructions.training.recipes import Shape, TrainingRecipe
 from constructions.training.trainable import affine_readout, initial, optimiser, outputs, to_network, to_parameters
 from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
 
@@ -302,7 +302,7 @@ def train(arm: Arm, protocol: Protocol, report: Report | None = None) -> Row:
     """One run per seed, all at once."""
     seeds = [protocol.seed + k for k in range(protocol.seeds)]
     starts = [start_of(arm, seed, protocol.length) for seed in seeds]
-    recipe = Recipe(
+    recipe = TrainingRecipe(
         length=protocol.length,
         steps=protocol.steps,
         rate=protocol.rate(arm.shape.rpe),

@@ -28,7 +28,7 @@ import numpy as np
 from constructions.network.transformer import Transformer
 from constructions.training import trainable as learning
 from constructions.training.loop import Progress, fit_ensemble
-from constructions.training.recipes import Recipe, Shape
+from constructions.training.recipes import Shape, TrainingRecipe
 from verify.experiments.corpus import Corpus
 
 ID = "we-lm"
@@ -123,7 +123,7 @@ def train(
         learning.to_parameters(jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)),
         partial(draw, jnp.asarray(corpus.train), length),
         steps=steps,
-        optimiser=learning.optimiser(starts[0], Recipe(length=length, steps=steps, rate=RATE)),
+        optimiser=learning.optimiser(starts[0], TrainingRecipe(length=length, steps=steps, rate=RATE)),
         seeds=range(seeds),
         report=report,
     )

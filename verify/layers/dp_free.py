@@ -51,7 +51,7 @@ import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import TAIL_BITS, TAIL_SHARE, Kernel, Norm, Powers, Taps, l1_norm
+from analyzer.kernels.l1_norms import TAIL_BITS, TAIL_SHARE, DeliveredKernel, Norm, Powers, Taps, l1_norm
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.numbers.curves import ROUND, Bends, Curve, Row, bends_of, curve
 from analyzer.numbers.exact import lower, nearest, rational, upper, working_precision
@@ -245,7 +245,7 @@ class ArrayLayer(FusedLayer):
         column: int,
         spikes: dict[int, fmpq] | None = None,
         memories: dict[MemoryKernel, fmpq] | None = None,
-    ) -> Kernel:
+    ) -> DeliveredKernel:
         whole = super().kernel(row, column, spikes)
         cut = [Taps(tuple(-arb(w) * v for v in memory.values(0, self.length))) for memory, w in (memories or {}).items()]
         return replace(whole, groups=(*whole.groups, *cut))
@@ -451,7 +451,7 @@ class _Kernels:
     def _sums(self, values: Sequence[arb]) -> list[arb]:
         return [sum(values[a:b], arb(0)) for a, b in itertools.pairwise(self.edges)]
 
-    def _beyond(self, kernel: Kernel) -> float:
+    def _beyond(self, kernel: DeliveredKernel) -> float:
         """What a kernel holds beyond the window, and Σ |κ(s) − its mean| over the blocks."""
         values, total = kernel.values(0, self.count), kernel.tail(self.count)
         total += sum((abs(arb(w)) for lag, w in kernel.spikes if lag >= self.count), arb(0))
@@ -461,14 +461,14 @@ class _Kernels:
                 total += sum((abs(v - mean) for v in values[a:b]), arb(0))
         return upper(total)
 
-    def _head(self, h: int) -> Kernel:
+    def _head(self, h: int) -> DeliveredKernel:
         """One head alone."""
         gains = np.full((len(self.layer.rpe), 1, 1), fmpq(0), dtype=object)
         gains[h, 0, 0] = fmpq(1)
         nothing = np.array([[fmpq(0)]], dtype=object)
         return replace(self.layer, embedding=nothing, offset=nothing[0], gains=gains).kernel([fmpq(1)], 0)
 
-    def kernel(self, functional: Functional, column: int) -> Kernel:
+    def kernel(self, functional: Functional, column: int) -> DeliveredKernel:
         return self.layer.kernel(functional.stream, column, *self.target.wanted(functional.memory, column))
 
     def norms(self, functional: Functional) -> list[Norm]:

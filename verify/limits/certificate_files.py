@@ -17,7 +17,7 @@ from flint import fmpq
 
 from analyzer.errors import InputError
 from analyzer.limits import budgeted_error as theorem
-from analyzer.limits.budgeted_error import Bank, Dual
+from analyzer.limits.budgeted_error import Dual, PricedBank
 from analyzer.numbers.exact import from_text, lower, to_text, upper
 from constructions.files.places import write_file
 from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, shown_by
@@ -147,10 +147,10 @@ def _read_heads(data: Any, rpe: str) -> tuple[tuple[str, fmpq], ...]:
     return heads
 
 
-def _read_bank(data: Any, rpe: str) -> Bank:
+def _read_bank(data: Any, rpe: str) -> PricedBank:
     if not isinstance(data, dict) or set(data) != {"heads", "weights", "residual"} or not isinstance(data["weights"], list):
         raise InputError("the primal side has heads, weights and a residual")
-    return Bank(_read_heads(data["heads"], rpe), tuple(_exact(w) for w in data["weights"]), _exact(data["residual"]))
+    return PricedBank(_read_heads(data["heads"], rpe), tuple(_exact(w) for w in data["weights"]), _exact(data["residual"]))
 
 
 def _read_dual(data: Any) -> Dual:

@@ -16,7 +16,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.limits import budgeted_error as theorem
-from analyzer.limits.budgeted_error import Bank, Dual, RpeSet
+from analyzer.limits.budgeted_error import Dual, PricedBank, RpeSet
 from analyzer.limits.lag_law import applies, lag_law
 from analyzer.limits.pi_law import best_pi_bound, hand_bound, rule
 from analyzer.numbers.exact import lower, maximum, nearest, rational, to_text, upper, working_precision
@@ -31,7 +31,7 @@ MAX_LAG = 256
 MAX_BITS = 64
 """Beyond, column generation takes minutes."""
 LEAST_BITS = 2
-ZERO = Bank((), (), fmpq(0))
+ZERO = PricedBank((), (), fmpq(0))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Pair:
     unit: fmpq
     lower: float
     upper: float
-    bank: Bank
+    bank: PricedBank
     dual: Dual
     shown: float
 
@@ -118,7 +118,7 @@ def _far_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, near: int) -> 
     return _pair(rpe, lag, unit, ZERO, [known, *differences])
 
 
-def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) -> Pair:
+def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: PricedBank, duals: Sequence[Dual]) -> Pair:
     least, dual = _best_dual(rpe, lag, unit, duals)
     most = theorem.upper_bound(bank, lag, unit)
     if not most <= 1:
@@ -127,7 +127,7 @@ def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: Bank, duals: Sequence[Dual]) 
     return Pair(rpe, lag, unit, max(lower(least), closed), upper(most), bank, dual, lower(least))
 
 
-def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> Bank:
+def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -> PricedBank:
     if rpe == "mixed":
         raise InputError(
             "heads go with rpe lin or log here; a mixed layer with few heads is built for a fixed target with rpe mixed and bank minimal"
@@ -137,7 +137,7 @@ def _few_heads(rpe: RpeSet, lag: int, unit: fmpq, heads: int, decay_bits: int) -
 
 
 @dataclass(frozen=True)
-class Horizon:
+class CertifiedHorizon:
     """The largest T with E_u(T) < 1/2: `upper` at it is below 1/2, and for every longer lag the error is at least 1/2.
 
     `next_lower` is the certified lower bound at T + 1; lags up to `checked` were settled one by one, after which a closed argument
@@ -153,16 +153,16 @@ class Horizon:
     rule: int
 
 
-def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None] = lambda _: None) -> Horizon:
+def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None] = lambda _: None) -> CertifiedHorizon:
     """The horizon, certified from both sides."""
     guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
     lag, best = _seen(rpe, unit, guess, decay_bits, step)
     if rpe == "lin":
         after = _least_beyond(rpe, lag + 1, unit, step)
-        return Horizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
+        return CertifiedHorizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
     last = theorem.far_lag(unit, rpe)
     lowers = [_least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
-    return Horizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
+    return CertifiedHorizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
 
 
 def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[str], None]) -> tuple[int, float]:
@@ -193,7 +193,7 @@ def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[
     return lag, best
 
 
-def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[Bank]:
+def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[PricedBank]:
     """Banks to try: for lin the quickly found one of twice the heads, then the best of all."""
     if balance.rpe == "lin":
         yield _few_heads("lin", lag, balance.unit, 2 * lag + 4, decay_bits)
@@ -228,7 +228,7 @@ class Audit:
     lag: int
     lower: float
     upper: float
-    bank: Bank
+    bank: PricedBank
     dual: Dual
 
     @property
@@ -307,7 +307,7 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
     return result
 
 
-def describe_horizon(found: Horizon) -> dict[str, Any]:
+def describe_horizon(found: CertifiedHorizon) -> dict[str, Any]:
     """A horizon as plain data."""
     return {
         "horizon": found.horizon,

@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import Kernel, Norm, l1_norm, norm_of
+from analyzer.kernels.l1_norms import DeliveredKernel, Norm, l1_norm, norm_of
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.numbers.exact import dyadic, lower, rational, upper, working_precision
 from constructions.network.transformer import to_exact
@@ -44,7 +44,7 @@ def verify_linear_rnn(rnn: LinearRNN, kernel: MemoryKernel) -> Certificate:
         unit = unit_of(rnn, terms)
         stored, budget = storage_bound(terms, unit), _rounding_bound(rnn.dtype, terms, unit)
         try:
-            norm = l1_norm(Kernel(fmpq(0), (exact_response(rnn),), subtracted=((fmpq(1), kernel),)))
+            norm = l1_norm(DeliveredKernel(fmpq(0), (exact_response(rnn),), subtracted=((fmpq(1), kernel),)))
             rounding = _rounding(rnn.dtype, *(list(leaf) for leaf in leaves))
             error, witness = norm.most, _witness(rnn, kernel, norm)
         except (InputError, Refusal) as problem:

@@ -23,7 +23,7 @@ from analyzer.targets.fixed import target_from_dict
 from analyzer.targets.protocol import Target
 from constructions.network.transformer import Transformer
 from constructions.run.execute import run
-from constructions.training.recipes import MAX_LENGTH, Recipe
+from constructions.training.recipes import MAX_LENGTH, TrainingRecipe
 from verify.chain.certificate import Certificate, Part
 from verify.layers.dp_free import layer_error
 
@@ -120,7 +120,9 @@ def trained_length(card: Mapping[str, Any]) -> int | None:
     return length if type(length) is int and 1 <= length <= MAX_LENGTH else None
 
 
-def trained_card(network: Transformer, target: Target, recipe: Recipe, run: dict[str, Any], certificate: Certificate) -> dict[str, Any]:
+def trained_card(
+    network: Transformer, target: Target, recipe: TrainingRecipe, run: dict[str, Any], certificate: Certificate
+) -> dict[str, Any]:
     """The card of a network that was just trained; `run`: how it went."""
     return {
         "origin": "trained",
