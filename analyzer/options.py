@@ -70,7 +70,7 @@ class Options:
     @classmethod
     def read_file(cls, path: str | Path) -> Self:
         """The options of a TOML file: one line `name = value` per option."""
-        from analyzer.targets.fixed import read_toml
+        from analyzer.toml import read_toml
 
         given = {name: float(value) if isinstance(value, Decimal) else value for name, value in read_toml(Path(path)).items()}
         return cls.read(given, f" in {str(path)[:80]}")

@@ -48,7 +48,7 @@ def adaptive(
     >>> lf.adaptive([-1, 1], {"m1": [1, 2], "m2": ([2, 1], "m1")}, readout="m1*m2").description
     'adaptive(m1, m2)'
     """
-    from analyzer.targets.fixed import target_from_dict
+    from analyzer.targets.files import target_from_dict
 
     tokens = [list(token) if isinstance(token, list | tuple) else [token] for token in alphabet]
     entries: list[dict[str, object]] = []
@@ -67,7 +67,7 @@ def kernel(kernels: str | Sequence[str], *, readout: str | None = None, dim: int
     >>> lf.kernel("exp(-s/5)").description
     'kernel(exp(-s/5))'
     """
-    from analyzer.targets.fixed import KernelMemory
+    from analyzer.targets.kernel import KernelMemory
 
     return KernelMemory((kernels,) if isinstance(kernels, str) else tuple(kernels), dim, readout)
 
@@ -79,7 +79,7 @@ def coupling(rho: str, *, f: str = "x", F: str = "y", length: int = 16) -> "Targ
     >>> lf.coupling("-4*(u-v)**2").length
     16
     """
-    from analyzer.targets.fixed import target_from_dict
+    from analyzer.targets.files import target_from_dict
 
     return target_from_dict({"kind": "coupling", "rho": rho, "f": f, "F": F, "length": length}, "coupling")
 
@@ -93,7 +93,8 @@ def load_target(path: str | Path) -> "Target":
     >>> lf.load_target("t.toml").description
     'fixed(2, 5)'
     """
-    from analyzer.targets.fixed import read_toml, target_from_dict
+    from analyzer.targets.files import target_from_dict
+    from analyzer.toml import read_toml
 
     return target_from_dict(read_toml(Path(path)), str(path))
 

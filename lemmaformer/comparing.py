@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import Target
 from constructions.files.card import Files, read_files
 from lemmaformer.files import load

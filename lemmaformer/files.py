@@ -50,7 +50,7 @@ def load(path: str | Path) -> "Network":
 
 def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs."""
-    from analyzer.targets.fixed import target_from_dict
+    from analyzer.targets.files import target_from_dict
     from constructions.files.card import read_files
     from constructions.files.places import check_place, write_file
 

@@ -143,7 +143,7 @@ def coupling(target: "Target", options: CouplingLimits | None = None, **keywords
     1
     """
     from analyzer.targets.coupling import CouplingTarget
-    from analyzer.targets.fixed import target_of_kind
+    from analyzer.targets.files import target_of_kind
     from verify.limits.coupling_rank import coupling_limits
 
     chosen = CouplingLimits.of(options, keywords)

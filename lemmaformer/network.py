@@ -234,7 +234,7 @@ class Network:
 
 def network_of(bundle: Bundle) -> Network:
     """A network that was stored."""
-    from analyzer.targets.fixed import target_from_dict
+    from analyzer.targets.files import target_from_dict
 
     data = bundle.card.get("target")
     target = None if data is None else target_from_dict(data, "card.json")

@@ -76,7 +76,8 @@ def wrapped(text: str) -> tuple[str, ...]:
 def adaptive_target(path: Path) -> "AdaptiveMemory":
     """A target that must be of the adaptive kind."""
     from analyzer.targets.adaptive import AdaptiveMemory
-    from analyzer.targets.fixed import read_toml, target_of_kind
+    from analyzer.targets.files import target_of_kind
+    from analyzer.toml import read_toml
 
     return target_of_kind(read_toml(path), str(path), AdaptiveMemory)
 

@@ -76,7 +76,7 @@ class Target(Protocol):
         """One line for people, such as fixed(2, 5)."""
 
     def describe(self) -> dict[str, Any]:
-        """The target as plain data (inverse of `analyzer.targets.fixed.target_from_dict`)."""
+        """The target as plain data (inverse of `analyzer.targets.files.target_from_dict`)."""
 
     def tree_lines(self) -> list[str]:
         """Who depends on whom as an indented text tree; empty where memories do not depend on each other."""
@@ -325,3 +325,13 @@ def shortened(kind: str, parts: Sequence[str]) -> str:
     """kind(part, part), cut where it is too long for a line."""
     text = ", ".join(parts)
     return f"{kind}({text if len(text) <= MAX_DESCRIPTION else text[: MAX_DESCRIPTION - 1] + '…'})"
+
+
+# Sizes beyond which a target is taken for a mistake: far above what any layer here can hold.
+MAX_MEMORIES = 64
+MAX_DIM = 64
+
+
+def check_dim(dim: Any) -> None:
+    if isinstance(dim, bool) or not isinstance(dim, int) or not 1 <= dim <= MAX_DIM:
+        raise InputError(f"dim is {dim!r}; it must be a whole number from 1 to {MAX_DIM}")

@@ -54,7 +54,7 @@ from analyzer.numbers.search import least_whole
 from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound
 from analyzer.statements.theorem import Case, Theorem
-from analyzer.targets.fixed import KernelMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems import base
 
 if TYPE_CHECKING:

@@ -24,7 +24,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from analyzer.errors import InputError
-from analyzer.targets.fixed import Target, read_toml, target_from_dict
+from analyzer.targets.files import target_from_dict
+from analyzer.targets.protocol import Target
+from analyzer.toml import read_toml
 from constructions.files.scores import COUPLED, read_array
 from constructions.network.form import ATTENTION, FEEDFORWARD, KINDS, RPE, WINDOWS, check_form
 

@@ -14,7 +14,7 @@ CARD_OPTIONS = ("attention", "encode", "rounding", "layers")
 class Construction:
     """A network built for a target, and what it was built from."""
 
-    target: Any  # one of the targets of `analyzer.targets.fixed`: each theorem has its own kind
+    target: Any  # one of the targets of `analyzer.targets`: each theorem has its own kind
     options: Options
     network: Transformer
     draws: int | dict[str, int] = 0

@@ -16,7 +16,7 @@ from analyzer.errors import Refusal
 from analyzer.families import DEFAULT_ERROR, Kernel
 from analyzer.lemmas.extraction import Rpe
 from analyzer.numbers.exact import nearest, upper
-from analyzer.targets.fixed import KernelMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
 from constructions.banks.head_banks import HeadBank
 from constructions.banks.kernel_banks import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzer.errors import InputError
 from analyzer.ranges import check_range
-from analyzer.targets.fixed import Target
+from analyzer.targets.protocol import Target
 
 AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
 Window = Literal["infinite", "finite", "full"]

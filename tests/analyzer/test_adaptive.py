@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from analyzer.errors import InputError
 from analyzer.targets.adaptive import AdaptiveMemory, Memory, adaptive_from_dict
-from analyzer.targets.fixed import FixedMemory, read_toml, target_from_dict, target_of_kind
+from analyzer.targets.files import target_from_dict, target_of_kind
+from analyzer.targets.fixed import FixedMemory
+from analyzer.toml import read_toml
 
 SIGNS = [[-1], [1]]
 

@@ -12,7 +12,8 @@ from analyzer.errors import InputError
 from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, l1_norm, norm_of
 from analyzer.kernels.memory_kernels import Envelope, parse_kernel
 from analyzer.numbers.exact import lower, upper, working_precision
-from analyzer.targets.fixed import KernelMemory, target_from_dict
+from analyzer.targets.files import target_from_dict
+from analyzer.targets.kernel import KernelMemory
 
 VALUES: list[tuple[str, Callable[[int], float]]] = [
     ("exp(-s/5)", lambda s: math.exp(-s / 5)),

@@ -14,7 +14,9 @@ import pytest
 from analyzer.errors import InputError, Refusal
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget
-from analyzer.targets.fixed import FixedMemory, KernelMemory, target_from_dict
+from analyzer.targets.files import target_from_dict
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
 from constructions.network.transformer import Transformer, exact_array
 from constructions.run import fast, reference, stream
 from constructions.run.apply import apply, parameters

@@ -11,8 +11,11 @@ from flint import arb, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import rational
 from analyzer.targets.adaptive import AdaptiveMemory, Memory
-from analyzer.targets.fixed import FixedMemory, KernelMemory, read_toml, target_from_dict, target_of_kind
+from analyzer.targets.files import target_from_dict, target_of_kind
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.targets.protocol import Target, memories_of
+from analyzer.toml import read_toml
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 READOUTS = ["x0 + 2*m1*m2 - m2**3", "relu(m1 - m2/2) + abs(x0)", "exp(m1) + tanh(2*m2) - sin(x0) + cos(m1 + x0)", None]

@@ -15,7 +15,10 @@ import cli
 from analyzer.errors import InputError, Refusal
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget
-from analyzer.targets.fixed import FixedMemory, KernelMemory, read_toml, target_of_kind
+from analyzer.targets.files import target_of_kind
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
+from analyzer.toml import read_toml
 from constructions.files.bundle import Bundle, load, write
 from constructions.files.card import read_files
 from constructions.network.transformer import Transformer, to_exact

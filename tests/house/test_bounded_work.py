@@ -28,7 +28,7 @@ from analyzer.language.sizes import MAX_DEPTH
 from analyzer.numbers.exact import working_precision
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import coupling_from_dict
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 from analyzer.targets.readout import read_out
 
 SECONDS = 20

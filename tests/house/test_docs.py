@@ -13,7 +13,7 @@ import lemmaformer as lf
 from analyzer.errors import InputError
 from analyzer.options import choices_of
 from analyzer.targets.coupling import SineCoupling
-from analyzer.targets.fixed import READERS, target_from_dict
+from analyzer.targets.files import READERS, target_from_dict
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 KEYS = {

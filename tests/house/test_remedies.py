@@ -8,7 +8,10 @@ import pytest
 from analyzer.errors import OptionValue, Refusal, finer, larger_error, rounded_up
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget, coupling_from_dict
-from analyzer.targets.fixed import FixedMemory, KernelMemory, read_toml, target_from_dict
+from analyzer.targets.files import target_from_dict
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
+from analyzer.toml import read_toml
 from verify.bundles.ways_out import attempt as build_and_certify
 from verify.bundles.ways_out import explained, missed, ways_out
 from verify.chain.certificate import Certificate, Verdict

@@ -10,7 +10,9 @@ from flint import fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import rational
 from analyzer.statements.registry import THEOREMS
-from analyzer.targets.fixed import FixedMemory, read_toml, target_from_dict
+from analyzer.targets.files import target_from_dict
+from analyzer.targets.fixed import FixedMemory
+from analyzer.toml import read_toml
 from constructions.files.broken import OF_HEADS, Change, breakable, broken
 from constructions.files.bundle import Bundle, arrays_of, load
 from constructions.files.card import read_files

@@ -18,8 +18,11 @@ from analyzer.statements.proof import lemma, measured_lemmas
 from analyzer.statements.registry import THEOREMS
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget
-from analyzer.targets.fixed import FixedMemory, KernelMemory, read_toml, target_of_kind
+from analyzer.targets.files import target_of_kind
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems import shift_chain, thm_3_1, thm_4_4, thm_5_1
+from analyzer.toml import read_toml
 from constructions.theorems import jl_4_2 as coupling
 from constructions.theorems import shift_chain as chain
 from constructions.theorems import thm_3_1 as fixed

@@ -17,7 +17,8 @@ from analyzer.numbers import curves
 from analyzer.numbers.curves import bends_of, curve
 from analyzer.numbers.exact import nearest, rational
 from analyzer.numbers.profiles import FUNCTIONS, Ridge
-from analyzer.targets.fixed import FixedMemory, KernelMemory
+from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.kernel import KernelMemory
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 from constructions.run import fast, reference
 from constructions.theorems.thm_3_1 import build

@@ -14,7 +14,7 @@ import lemmaformer as lf
 from analyzer.statements.latex import statement
 from analyzer.statements.registry import THEOREMS
 from analyzer.statements.theorem import Case, Theorem
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 
 RESULTS = [theorem for theorem in THEOREMS.values() if not theorem.is_limit]
 LIMITS = [theorem for theorem in THEOREMS.values() if theorem.is_limit]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from analyzer.errors import InputError, LemmaformerError, Refusal
 from analyzer.targets.adaptive import AdaptiveMemory
-from analyzer.targets.fixed import read_toml, target_of_kind
+from analyzer.targets.files import target_of_kind
+from analyzer.toml import read_toml
 from constructions.network.transformer import FeedForward, Layer, Transformer, to_float
 from constructions.run import fast, reference
 from constructions.run.execute import run

@@ -16,7 +16,7 @@ from analyzer.kernels.memory_kernels import Envelope, parse_kernel
 from analyzer.lemmas.bump import variation
 from analyzer.lemmas.extraction import Tuning
 from analyzer.numbers.exact import upper
-from analyzer.targets.fixed import KernelMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems import thm_5_1 as theorem
 from constructions.banks import kernel_banks
 from constructions.banks.kernel_banks import bank_error, bank_for_error, fitted_bank, interpolation_kernel_bank

@@ -10,7 +10,7 @@ from analyzer.options import choices_of
 from analyzer.statements.citations import own_citations
 from analyzer.statements.registry import THEOREMS
 from analyzer.statements.theorem import Theorem
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 from analyzer.theorems import jl_4_2
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Transformer

@@ -30,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from analyzer.errors import InputError, LemmaformerError, Refusal
 from analyzer.numbers.exact import UNIT, lower, rational, working_precision
 from analyzer.statements.registry import THEOREMS
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import MemoryTarget, Target, no_memories
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Attention, Transformer, to_float

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from analyzer.targets.fixed import Target
+from analyzer.targets.protocol import Target
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Transformer
 from constructions.training.loop import Progress, Trained

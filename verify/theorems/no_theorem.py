@@ -19,7 +19,7 @@ from flint import arb
 
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import lower, rational
-from analyzer.targets.fixed import target_from_dict
+from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import Target
 from constructions.network.transformer import Transformer
 from constructions.run.execute import run

@@ -14,7 +14,7 @@ from flint import arb
 
 from analyzer.errors import InputError, Refusal
 from analyzer.lemmas.extraction import Rpe
-from analyzer.targets.fixed import KernelMemory
+from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems import thm_5_1 as theorem
 from constructions.network.transformer import Transformer
 from constructions.run.fused import FusedLayer
