@@ -1,0 +1,4 @@
+"""Symbols, exact numbers and promises, never JAX; at its root errors, ranges and options.
+
+May import nothing else of the project.
+"""

@@ -1,0 +1,1 @@
+"""Weights from proofs, and networks that run."""

@@ -6,7 +6,8 @@
     net = lf.build(target, error=1e-2)          # the network of the theorem's proof
     net.verify()                                # witness ≤ certified ≤ bound
 
-Names are loaded when they are used: importing the package loads neither JAX nor sympy.
+Names are loaded when they are used: importing the package loads neither JAX nor sympy. May import from `verify.experiments` and what lies
+below it.
 """
 
 from importlib import import_module

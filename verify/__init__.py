@@ -1,0 +1,1 @@
+"""From stored weights to witness ≤ certified ≤ bound."""

@@ -1,0 +1,4 @@
+"""One file per theorem, its docstring is the theorem; `base` has what theorems about head banks share.
+
+May import from `analyzer.limits` and what lies below it.
+"""

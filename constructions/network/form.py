@@ -8,11 +8,14 @@ The structure is a list with one entry per layer: `kind`, `window`, `rpe` (a lis
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from analyzer.numbers.exact import UNIT
+
+AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
+Window = Literal["infinite", "finite", "full"]
 
 MAX_DECAY = 2**64
 """Decays beyond this, or this close to their lower end, are taken for damage: the paper's largest exact banks stay below 10^5."""

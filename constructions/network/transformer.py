@@ -30,7 +30,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.numbers.exact import nearest, rational
-from constructions.training.recipes import AttentionKind, Window
+from constructions.network.form import AttentionKind, Window
 
 
 @jax.tree_util.register_dataclass

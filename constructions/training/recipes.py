@@ -9,9 +9,8 @@ import numpy as np
 from analyzer.errors import InputError
 from analyzer.ranges import check_range
 from analyzer.targets.protocol import Target
+from constructions.network.form import AttentionKind, Window
 
-AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
-Window = Literal["infinite", "finite", "full"]
 MAX_LENGTH = 1 << 14
 """Tokens per sequence: a kernel's convolution is an N × N matrix, 1 GB of float32."""
 MAX_STEPS = 10**6

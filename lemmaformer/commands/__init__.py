@@ -1,1 +1,4 @@
-"""The command line, one file per group of commands: parse, call the library, show. Only here are options spelt as flags."""
+"""The command line: one file per group of commands, which spells options as flags.
+
+May import from `lemmaformer` and what lies below it.
+"""

@@ -6,14 +6,22 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
+
+from tests.house import rooms
 
 ROOT = Path(__file__).parent.parent.parent
 LAYERS = ("analyzer", "constructions", "verify", "lemmaformer", "cli")
+MOST_MODULES = 14
+MOST_LINES = 700
+MOST_BODY = 60
+MOST_PARAMETERS = 8
 
 
 def _imports(path: Path) -> set[str]:
@@ -26,13 +34,90 @@ def _imports(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_imports_go_one_way(layer: str) -> None:
-    files = [ROOT / "cli.py"] if layer == "cli" else sorted((ROOT / layer).rglob("*.py"))
-    above = set(LAYERS[LAYERS.index(layer) + 1 :])
-    assert files
-    for file in files:
-        assert not _imports(file) & above, f"{file} imports from a layer above {layer}"
+def forbidden(edges: Iterable[tuple[str, str]], arrows: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    """Imports that no path of arrows allows."""
+    below = nx.DiGraph((room, other) for room, others in arrows.items() for other in others)
+    pairs = [(a, b, rooms.room_of(a), rooms.room_of(b)) for a, b in edges]
+    return [(a, b) for a, b, own, other in pairs if own != other and other not in nx.descendants(below, own)]
+
+
+def test_imports_follow_the_arrows() -> None:
+    graph = rooms.import_graph()
+    assert graph.number_of_edges() > 500
+    assert forbidden(graph.edges, rooms.ARROWS) == []
+    assert all(module in rooms.ARROWS or not graph[module] for module in rooms.TOPS)
+
+
+def test_an_import_against_the_arrows_is_seen() -> None:
+    assert forbidden([("analyzer.lemmas.bump", "analyzer.theorems.thm_3_1")], rooms.ARROWS)
+    assert forbidden([("verify.chain.certificate", "verify.report.tables")], rooms.ARROWS)
+    assert not forbidden([("analyzer.theorems.thm_3_1", "analyzer.lemmas.bump")], rooms.ARROWS)
+    lazy = "def f():\n    from analyzer.theorems import thm_3_1\n"
+    assert rooms.imports_of(ast.parse(lazy), rooms.modules()) == {"analyzer.theorems.thm_3_1"}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """No cycles, those that are hidden in functions included."""
+    assert [sorted(found) for found in nx.strongly_connected_components(rooms.import_graph()) if len(found) > 1] == []
+
+
+def test_rooms_say_what_lives_there_and_what_they_import() -> None:
+    for room, below in rooms.ARROWS.items():
+        file = rooms.modules()[room]
+        if file.name != "__init__.py":
+            continue
+        text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split())
+        named = re.findall(r"`([a-z_.]+)`", text.rpartition("May import ")[2])
+        assert "May import " in text and tuple(named) == below, room
+
+
+def test_the_picture_of_rooms_is_drawn_from_the_table() -> None:
+    page = rooms.PAGE.read_text()
+    assert rooms.drawn(page) == page, "run `make docs`"
+    assert rooms.drawn(page.replace("subgraph", "subgroup")) == page
+    assert len(page.splitlines()) <= 120
+
+
+def test_folders_and_files_are_small() -> None:
+    files = [ROOT / name for name in subprocess.check_output(["git", "ls-files", "*.py"], cwd=ROOT, text=True).split()]
+    folders = Counter(file.parent for file in files if file.name != "__init__.py")
+    assert {str(folder): count for folder, count in folders.items() if count > MOST_MODULES} == {}
+    lengths = {str(file): len(file.read_text().splitlines()) for file in files if file.exists()}
+    assert {file: count for file, count in lengths.items() if count > MOST_LINES} == {}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, file in rooms.modules().items():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(module)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def too_large(source: str) -> list[str]:
+    """Functions that are long or take much, unless a comment above them says why."""
+    lines, found = source.splitlines(), []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            parameters = sum(argument.arg not in ("self", "cls") for argument in given)
+            large = node.end_lineno - node.lineno >= MOST_BODY or parameters > MOST_PARAMETERS  # type: ignore[operator]
+            if large and not re.match(r" *# (Long|Many parameters): \w+", lines[first - 2] if first > 1 else ""):
+                found.append(f"{node.name}: {node.end_lineno - node.lineno + 1} lines, {parameters} parameters")  # type: ignore[operator]
+    return found
+
+
+def test_functions_are_small() -> None:
+    assert {module: found for module, file in rooms.modules().items() if (found := too_large(file.read_text()))} == {}
+
+
+def test_a_large_function_is_seen() -> None:
+    many = f"def f({', '.join('abcdefghi')}):\n    pass\n"
+    long = "def g():\n" + "    pass\n" * MOST_BODY
+    assert too_large(many) and too_large(long) and not too_large("# Long: one table.\n" + long)
+    assert not too_large("def f(self, a, b, c, d, e, f, g, h):\n" + "    pass\n" * (MOST_BODY - 1))
 
 
 def test_analyzer_never_imports_jax() -> None:

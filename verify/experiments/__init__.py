@@ -1,4 +1,7 @@
-"""Published experiments, repeated: trained networks beside constructed ones and beside what is certified."""
+"""Published experiments repeated, and the demo.
+
+May import from `verify.compare`, `verify.limits` and `verify.report` and what lies below them.
+"""
 
 from analyzer.errors import InputError
 

@@ -1,0 +1,4 @@
+"""Limits as pairs lower ≤ optimum ≤ upper, and certificate files that are checked without a solver.
+
+May import from `verify.theorems` and what lies below it.
+"""
