@@ -89,8 +89,8 @@ class FixedMemory(ConvolvedTarget):
         return plain if self.alphabet is None else {**plain, "alphabet": [to_text(v) for v in self.alphabet]}
 
     @property
-    def served(self) -> tuple[int, ...]:
-        """The label of every memory in its head bank."""
+    def bank_labels(self) -> tuple[int, ...]:
+        """Lags."""
         return self.lags
 
     def wanted(self, row: Sequence[fmpq], column: int) -> tuple[dict[int, fmpq], dict[MemoryKernel, fmpq]]:

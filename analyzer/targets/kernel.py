@@ -93,7 +93,7 @@ class KernelMemory(ConvolvedTarget):
         return data | ({"envelopes": bounds} if bounds else {})
 
     @property
-    def served(self) -> tuple[int, ...]:
+    def bank_labels(self) -> tuple[int, ...]:
         """Memories are numbered."""
         return tuple(range(1, len(self.kernels) + 1))
 

@@ -150,8 +150,8 @@ class LayerTarget(MemoryTarget, Protocol):
     """Memory k is the convolution of the tokens with a kernel ρ_k, the same on every coordinate: what certificates of a layer ask about."""
 
     @property
-    def served(self) -> tuple[int, ...]:
-        """The label of every memory in its head bank."""
+    def bank_labels(self) -> tuple[int, ...]:
+        """The label of every memory in head banks (`HeadBank.lags`): its lag, or its number where memories are spread out."""
 
     @property
     def pointwise(self) -> bool:

@@ -65,7 +65,7 @@ def _delivered(target: LayerTarget, network: Transformer, head_banks: list[HeadB
     taps = 0 if slowest is None or dtype == "exact" else min(fast.MAX_TAPS + 1, tap_count(slowest, dtype))
     errors = []
     with working_precision(layer.bits):
-        for k, lag in enumerate(target.served, start=1):
+        for k, lag in enumerate(target.bank_labels, start=1):
             row = [fmpq(int(j == k * target.dim)) for j in range(layer.embedding.shape[0])]
             error = l1_norm(layer.kernel(row, 0, *target.wanted(row, 0))).most * (1 + BOX_SHARE)
             size = sum((abs(arb(b.weights[b.lags.index(lag)][h])) for b in head_banks if lag in b.lags for h in range(b.heads)), arb(0))
@@ -113,7 +113,7 @@ def assemble(target: LayerTarget, head_banks: list[HeadBank], ffn: FeedForward) 
     """The network of named blocks: embedding, values and outputs as in the module's docstring, and a read-out."""
     d, blocks = target.dim, slots(target)
     width = target.readout.coordinates
-    block_of = dict(zip(target.served, list(blocks.values())[1:], strict=True))
+    block_of = dict(zip(target.bank_labels, list(blocks.values())[1:], strict=True))
     total = sum(b.heads for b in head_banks)
     embedding, value, output = zeros(width, d), zeros(total, d, width), zeros(total, width, d)
     for i in range(d):

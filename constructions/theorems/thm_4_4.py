@@ -110,7 +110,8 @@ def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: A
     else:
         banks = _float_banks(target, rpe, schedule, allowed, budget, dtype)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
-    draft = _assemble(target, attention, schedule, banks, ideal, _placeholder(target), "ideal", form)
+    extraction = _Extraction(attention, schedule, banks, form)
+    draft = _assemble(target, extraction, ideal, _placeholder(target), "ideal")
     delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
     if dtype != "exact":
         price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
@@ -123,7 +124,7 @@ def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: A
         readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
     else:
         readout, readout_draws = feedforward.barron(target.readout, plan, radii, options.seed)
-    network = _assemble(target, attention, schedule, banks, lag_neurons, readout, rounding, form, options.encode == "exact")
+    network = _assemble(target, extraction, lag_neurons, readout, rounding, options.encode == "exact")
     sampled = {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws}
     return Construction(target, options, round_network(network, dtype), sampled)
 
@@ -320,17 +321,26 @@ def parent_points(target: AdaptiveMemory, memory: int) -> list[tuple[list[fmpq],
     return result
 
 
+@dataclass(frozen=True)
+class _Extraction:
+    """How memories are extracted: kind of attention, memories by layer, a bank for each of them, and what lag slots hold (g or log g)."""
+
+    attention: str
+    schedule: Sequence[Sequence[int]]
+    banks: Sequence[LagBank]
+    form: Form
+
+
 def _assemble(
     target: AdaptiveMemory,
-    attention: str,
-    schedule: Sequence[Sequence[int]],
-    banks: Sequence[LagBank],
+    extraction: _Extraction,
     lag_neurons: Sequence[list[Neuron]],
     readout: list[Neuron],
     rounding: str,
-    form: Form,
     share_constants: bool = True,
 ) -> Transformer:
+    """The network: layer l extracts the memories of its level and writes the lags of the next one; the last layer reads out."""
+    schedule, banks, form = extraction.schedule, extraction.banks, extraction.form
     slots = slots_of(target)
     embedding = zeros(slots.width, target.dim)
     for i in range(target.dim):
@@ -338,7 +348,7 @@ def _assemble(
     layers = []
     for index in range(len(schedule) + 1):
         extracted = schedule[index - 1] if index else ()
-        heads = _attention(slots, attention, banks[0].rpe, [(k, banks[k]) for k in extracted])
+        heads = _attention(slots, extraction.attention, banks[0].rpe, [(k, banks[k]) for k in extracted])
         if index == len(schedule):
             layers.append(Layer(heads, _readout(slots, readout)))
         else:

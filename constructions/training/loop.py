@@ -128,6 +128,7 @@ def minibatches(data: Pytree, size: int) -> Batches:
     return draw
 
 
+# Many parameters: a run is a loss, a start and batches; the others are keywords that most runs leave out.
 def fit(
     loss: Loss,
     parameters: Pytree,
@@ -154,6 +155,7 @@ def fit(
     return _run(partial(_advance, BatchRule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
 
 
+# Many parameters: as `fit`, one seed and one task per member.
 def fit_ensemble(
     loss: Loss,
     parameters: Pytree,

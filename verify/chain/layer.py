@@ -99,50 +99,78 @@ class LayerRules:
     """The bank with the fewest heads for its bound."""
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """The residual stream û after attention, coordinate by coordinate."""
+
+    errors: list[arb]
+    """sup |û_j − u_j|."""
+    sizes: list[arb]
+    """sup |û_j|."""
+    slack: list[arb]
+    """How far rounding may move û_j."""
+    readout_rounding: arb
+    """What the rounding of the feed-forward network adds to the output."""
+
+    def box(self) -> list[arb]:
+        """Radii of a box that contains û as it is computed."""
+        return [(size + slack).upper().max(SMALLEST_RADIUS) for size, slack in zip(self.sizes, self.slack, strict=True)]
+
+    def drawn_box(self, reach: list[arb]) -> list[arb]:
+        """Radii of the box for which Barron neurons were drawn: what memories can be (`reach`), errors with a share to spare, rounding."""
+        spared = [r + e * (1 + BOX_SHARE) + s for r, e, s in zip(reach, self.errors, self.slack, strict=True)]
+        return [radius.upper().max(b) for radius, b in zip(spared, self.box(), strict=True)]
+
+
+def _delivered(network: Transformer, target: LayerTarget, directions: _Directions) -> _Stream:
+    """The stream from the kernels' norms, and what the executor's rounding does to it."""
+    layer, reach = directions.layer, target.radii()
+    with working_precision(layer.bits):
+        offsets = [abs(arb(o)) for o in layer.offset]
+        units = _units(target)
+        errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
+        norms = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
+        sizes = [norm.upper().min((r + e).upper()) for norm, e, r in zip(norms, errors, reach, strict=True)]
+    if network.dtype == "exact":
+        return _Stream(errors, sizes, [arb(0)] * len(sizes), arb(0))
+    with working_precision(FFN_BITS):
+        readout_rounding, slack = evaluation_error(network, layer, sizes)
+    return _Stream(errors, sizes, slack, readout_rounding)
+
+
+def _units(target: LayerTarget) -> list[tuple[fmpq, ...]]:
+    """The coordinates of the stream, as linear functionals."""
+    width = target.readout.coordinates
+    return [tuple(fmpq(int(i == j)) for i in range(width)) for j in range(width)]
+
+
 def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rules: LayerRules) -> Certificate:
     """The chain of a network with one dp-free layer, from its stored weights."""
     start = time.perf_counter()
     _check_layout(network, target, rules.theorem)
-    layer = fuse(network)
-    readout, dtype = target.readout, network.dtype
+    layer, readout = fuse(network), target.readout
     rpe: Rpe = "lin" if layer.rpe[0] == "lin" else "log"
     faults: list[str] = []
-    reach = target.radii()
+    directions, reach = _Directions(target, layer), target.radii()
+    stream = _delivered(network, target, directions)
     with working_precision(layer.bits):
-        directions = _Directions(target, layer)
-        units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
-        offsets = [abs(arb(o)) for o in layer.offset]
-        errors = [directions.total(u) + o for u, o in zip(units, offsets, strict=True)]
-        norms = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
-        stream = [norm.upper().min((r + e).upper()) for norm, e, r in zip(norms, errors, reach, strict=True)]
-        memory_errors = [maximum([errors[j] for j in readout.slot(k)]) for k in range(len(readout.slots))]
-        budgets = rules.budgets(layer, target, bank, rpe, dtype, faults)
-    if dtype == "exact":
-        readout_rounding, slack = arb(0), [arb(0)] * len(stream)
-    else:
-        with working_precision(FFN_BITS):
-            readout_rounding, slack = evaluation_error(network, layer, stream)
+        budgets = rules.budgets(layer, target, bank, rpe, network.dtype, faults)
     with working_precision(FFN_BITS):
-        box = [(r + s).upper().max(SMALLEST_RADIUS) for r, s in zip(stream, slack, strict=True)]
-        hull = [b.max(r) for b, r in zip(box, reach, strict=True)]
-        neurons = _neurons(network)
+        memory_errors = [maximum([stream.errors[j] for j in readout.slot(k)]) for k in range(len(readout.slots))]
+        box, neurons = stream.box(), _neurons(network)
         readout_certified = readout_error(readout, neurons, box)
-        drawn_for = [(r + e * (1 + BOX_SHARE) + s).upper().max(b) for r, e, s, b in zip(reach, errors, slack, box, strict=True)]
-        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, dtype)
+        readout_promised = readout_bound(ffn, readout, neurons, box, stream.drawn_box(reach), network.dtype)
+        hull = [b.max(r) for b, r in zip(box, reach, strict=True)]
         lipschitz = readout.lipschitz(hull)
-        rounding = readout_rounding
-        for k, lip in enumerate(lipschitz):
-            rounding += lip * maximum([slack[j] for j in readout.slot(k)])
+        moved = [lip * maximum([stream.slack[j] for j in readout.slot(k)]) for k, lip in enumerate(lipschitz)]
+        rounding = sum(moved, stream.readout_rounding)
         slotwise = sum((lip * e for lip, e in zip(lipschitz, memory_errors, strict=True)), arb(0))
-        ridgewise = _ridgewise(readout, directions, hull, offsets, layer)
-        certified = readout_certified + slotwise.min(ridgewise) + rounding
+        certified = readout_certified + slotwise.min(_ridgewise(readout, directions, hull)) + rounding
         promised_hull = hull[: target.dim] + [(reach[j] + b).max(hull[j]) for k, b in enumerate(budgets, 1) for j in readout.slot(k)]
         promised_lipschitz = [a.max(b) for a, b in zip(readout.lipschitz(promised_hull), lipschitz, strict=True)]
-        bound = base.total_budget(promised_readout + rounding, promised_lipschitz[1:], budgets)
-        bound += lipschitz[0] * memory_errors[0]
+        bound = base.total_budget(readout_promised + rounding, promised_lipschitz[1:], budgets) + lipschitz[0] * memory_errors[0]
         measured = dict(zip(rules.parts(target), zip(memory_errors[1:], budgets, strict=True), strict=True))
-        measured[base.READ_OUT] = readout_certified, promised_readout
-        parts = matched(THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.served), measured)
+        measured[base.READ_OUT] = readout_certified, readout_promised
         witness, description = _witness(network, target, layer, directions, neurons, readout_certified)
         trivial = target.constant_error()
     return Certificate(
@@ -154,9 +182,9 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
         rounding=upper(rounding),
         trivial=trivial,
         least_heads=rules.least_heads(rpe if len(set(layer.rpe)) == 1 else "mixed", target, upper(certified)),
-        parts=parts,
+        parts=matched(THEOREMS[rules.theorem].proof(rpe, bank, ffn, target.bank_labels), measured),
         sizes=network.sizes(),
-        dtype=dtype,
+        dtype=network.dtype,
         seconds=time.perf_counter() - start,
         faults=tuple(faults),
         remedies=better_than_constant(upper(bound), trivial, **_better(bank, ffn, rules)),
@@ -222,15 +250,16 @@ def _neurons(network: Transformer) -> list[Neuron]:
     return neurons_of(to_exact(ffn.inner), to_exact(ffn.bias), to_exact(ffn.outer)[0])
 
 
-def readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], drawn_for: list[arb], dtype: str) -> arb:
+def readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[arb], drawn_box: list[arb], dtype: str) -> arb:
     """The spline or Barron estimate at the stored size, plus the storage budget of the neurons: u on outer weight, row and bias.
 
-    Knots say themselves where they lie; Barron neurons were drawn for the box of radii 1 + e, which may be larger than `box`.
+    Knots say themselves where they lie, so splines are judged on `box`, where the stream is. Barron neurons do not show for which box they
+    were drawn, and the estimate is that of `drawn_box`, which the construction took and which may be larger.
     """
     if ffn == "spline":
         promised = spline_bound(readout, neurons, box)
     else:
-        promised = plan_barron(readout, drawn_for, max(len(neurons), least_width(readout) + 1), None).error
+        promised = plan_barron(readout, drawn_box, max(len(neurons), least_width(readout) + 1), None).error
     unit = arb(STORAGE if dtype == "exact" else UNIT[dtype])
     storage = arb(0)
     for neuron in neurons:
@@ -239,9 +268,11 @@ def readout_bound(ffn: str, readout: ReadOut, neurons: list[Neuron], box: list[a
     return promised + 4 * unit * storage
 
 
-def _ridgewise(readout: ReadOut, directions: _Directions, hull: list[arb], offsets: list[arb], layer: FusedLayer) -> arb:
+def _ridgewise(readout: ReadOut, directions: _Directions, hull: list[arb]) -> arb:
     """Σ over the affine part and the ridges of (slope) · ‖error kernel in its direction‖₁."""
+    layer = directions.layer
     with working_precision(layer.bits):
+        offsets = [abs(arb(o)) for o in layer.offset]
         shift = [sum((abs(arb(w)) * o for w, o in zip(row, offsets, strict=True)), arb(0)) for row in _rows(readout)]
         norms = [directions.total(row) + s for row, s in zip(_rows(readout), shift, strict=True)]
     slopes = [arb(1), *(abs(arb(r.scale)) * r.profile.slope(*r.span(hull)) for r in readout.ridges)]
@@ -320,9 +351,8 @@ def _exact_witness(
     target: LayerTarget, layer: FusedLayer, directions: _Directions, neurons: list[Neuron], candidates: list[np.ndarray]
 ) -> float:
     """The largest |F(û) − f(u)| over the candidates, in ball arithmetic."""
-    readout = target.readout
     with working_precision(layer.bits):
-        units = [tuple(fmpq(int(i == j)) for i in range(readout.coordinates)) for j in range(readout.coordinates)]
+        units = _units(target)
         windows = [[n.window for n in directions.norms(u)] for u in units]
     best = 0.0
     for tokens in candidates[: max(2, MAX_WITNESS_WORK // len(neurons))]:

@@ -432,8 +432,8 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         errors = [m.error for m in ordered]
         box = [arb(1)] * slots.dim + [(1 + e).upper().max(SMALLEST_RADIUS) for e in errors for _ in range(slots.dim)]
         on_box = readout_error(readout, neurons, box)
-        drawn_for = [arb(1)] * slots.dim + [(1 + e * (1 + BOX_SHARE)).upper() for e in errors for _ in range(slots.dim)]
-        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_for, network.dtype)
+        drawn_box = [arb(1)] * slots.dim + [(1 + e * (1 + BOX_SHARE)).upper() for e in errors for _ in range(slots.dim)]
+        promised_readout = readout_bound(ffn, readout, neurons, box, drawn_box, network.dtype)
         lipschitz = readout.lipschitz(box)[1:]
         certified = on_box + sum((lip * e for lip, e in zip(lipschitz, errors, strict=True)), arb(0))
         search = _situation_errors(reading, ordered, neurons)

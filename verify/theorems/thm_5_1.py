@@ -50,7 +50,7 @@ def _budgets(layer: FusedLayer, target: KernelMemory, bank: str, rpe: Rpe, dtype
 
 RULES = LayerRules(
     theorem.ID,
-    parts=lambda target: [theorem.kernel_lemma(k) for k in target.served],
+    parts=lambda target: [theorem.kernel_lemma(k) for k in target.bank_labels],
     budgets=_budgets,
     least_heads=lambda rpe, target, error: None,
     best_bank="fitted",
