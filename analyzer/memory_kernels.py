@@ -206,7 +206,7 @@ class MemoryKernel:
             elif self.shape == "exponential":
                 rates.append(_ONE if c2 != 0 else -c1 * (fmpq(99, 100) if factors.degree > 0 else 1))
         rate = min(rates)
-        return Envelope(self.shape, rate, dyadic(arb(upper(self.supremum(self.shape, rate)) * (1 + 2.0**-20)), 24))
+        return Envelope(self.shape, rate, dyadic(self.supremum(self.shape, rate).upper() * (1 + arb(2) ** -20), 24))
 
     def supremum(self, shape: Shape, rate: fmpq) -> arb:
         """Upper bound of sup |ρ(s)| e^{βs} over s ≥ 0, or of sup |ρ(s)| s^β over s ≥ 1."""

@@ -164,6 +164,13 @@ def test_the_command_line(run: Callable[..., Any], tmp_path: Path) -> None:
     assert run("verify", tmp_path / "net").code == 0
 
 
+@pytest.mark.parametrize("rpe,argument", [("lin", "variation"), ("log", "jackson")])
+def test_kernels_that_fall_late(rpe: str, argument: str, run: Callable[..., Any]) -> None:
+    """Their envelope's constant is beyond the floats, and what falls after the window is looked for."""
+    found = run("bound", "thm-5.1", "--rpe", rpe, "--kernel", "exp(-(s-1000)**2/100)", "--heads", "100", "--json")
+    assert found.code == 0 and found.json["argument"] == [argument] and found.json["envelopes"][0]["constant"] is None
+
+
 def test_the_proof_names_both_arguments() -> None:
     graph = theorem.proof_graph("log", "tuned", "spline", (0,))
     assert {"interpolation", "jackson"} <= set(graph.successors("kernel k1"))

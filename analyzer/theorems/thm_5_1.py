@@ -474,12 +474,16 @@ def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
         "variation": [v if argument == "variation" else None for argument, v in zip(found.arguments, sizes, strict=True)],
         "supremum": [v if argument == "jackson" else None for argument, v in zip(found.arguments, sizes, strict=True)],
         "errors": errors,
-        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": nearest(e.constant)} for e in envelopes],
+        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": _finite(nearest(e.constant))} for e in envelopes],
     }
     parts = {f"kernel k{k}": error for k, error in enumerate(errors, start=1)}
     constants = PAPER[rpe] if options.bank == "paper" else {}
     formula = expression(rpe, options.bank, found.arguments)
     return Bound(ID, upper(found.total), parts, formula, constants, data, claim="attention error")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 _BETA = sympy.Symbol("beta", positive=True)
