@@ -206,7 +206,7 @@ class MemoryKernel:
             elif self.shape == "exponential":
                 rates.append(_ONE if c2 != 0 else -c1 * (fmpq(99, 100) if factors.degree > 0 else 1))
         rate = min(rates)
-        return Envelope(self.shape, rate, dyadic(arb(upper(self.supremum(self.shape, rate)) * (1 + 2.0**-20)), 24))
+        return Envelope(self.shape, rate, dyadic(self.supremum(self.shape, rate).upper() * (1 + arb(2) ** -20), 24))
 
     def supremum(self, shape: Shape, rate: fmpq) -> arb:
         """Upper bound of sup |ρ(s)| e^{βs} over s ≥ 0, or of sup |ρ(s)| s^β over s ≥ 1."""
@@ -217,12 +217,13 @@ class MemoryKernel:
         while True:
             weighted = [abs(self.value(s)) * arb(max(1, s)) ** arb(power) * (arb(growth) * s).exp() for s in range(first, start)]
             largest = maximum([largest, *weighted])
-            beyond = self._supremum_beyond(start, power, growth)
+            beyond = self.supremum_from(start, power, growth)
             if beyond <= largest or start >= LATEST_PEAK:
                 return largest.max(beyond)
             first, start = start, 2 * start
 
-    def _supremum_beyond(self, start: int, power: fmpq, growth: fmpq) -> arb:
+    def supremum_from(self, start: int, power: fmpq = _ZERO, growth: fmpq = _ZERO) -> arb:
+        """Upper bound of sup |ρ(s)| s^power e^{growth s} over s ≥ start ≥ 1; infinite if `start` is too early or the weight too heavy."""
         total = arb(0)
         for c, factors in self.terms:
             found = factors.majorant(start)

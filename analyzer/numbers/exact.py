@@ -180,6 +180,13 @@ def evaluate(expression: sympy.Expr, values: Mapping[sympy.Basic, arb | fmpq | i
         return arb.pi()
     if expression is sympy.E:
         return arb(1).exp()
+    if isinstance(expression, sympy.Product):
+        index, first, last = expression.limits[0]
+        ends = [evaluate(end, values).unique_fmpz() for end in (first, last)]
+        result = arb(1)
+        for k in range(int(ends[0]), int(ends[1]) + 1):
+            result *= evaluate(expression.function, {**values, index: k})
+        return result
     arguments = [evaluate(argument, values) for argument in expression.args]
     if expression.is_Add:
         return sum(arguments[1:], arguments[0])

@@ -34,6 +34,7 @@ MEANINGS = {
     "beta": "the rate at which the kernel falls",
     "B()": "the total variation of the n-th derivative of the bump exp(-1/(1-u^2))",
     "V()": "the total variation of the n-th derivative of the kernel's bumps",
+    "S()": "the largest n-th derivative of the kernel's bumps",
     "b": "the right end of the interval of nodes",
     "eta": "the spacing of the exponents",
     "B": "the least exponent",

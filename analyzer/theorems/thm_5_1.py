@@ -3,20 +3,45 @@
 Setting. Tokens x_t ∈ [−1, 1]^d, target y_t = f(x_t, (X*ρ_1)(t), …, (X*ρ_M)(t)) with (X*ρ)(t) = Σ_{s≥0} ρ(s) x_{t−s}, ρ_k ∈ ℓ¹; one layer
 with H dp-free heads and a feed-forward read-out. lin heads for ρ_k(s) = O(e^{−βs}), log heads for ρ_k(s) = O(s^{−β}).
 
-Statement. |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k with e_k = ‖κ_k − ρ_k‖₁ and, heads split evenly, Σ_k e_k ≤ C(n) M^{n+1}/Hⁿ for every
-rate n at which V_n below is finite: lin n < (β−γ)/α, log n < (β−2−γ)/(1+α).
+Statement. |||H − TF||| ≤ E_FFN + Σ_k Lip_k(f) e_k with e_k = ‖κ_k − ρ_k‖₁. For α, γ > 0, every rate n ≥ 1 and H_k ≥ n + 2 heads for
+memory k
 
-Constants. With disjoint bumps of half-width σ_T = ½(μ_T − μ_{T+1}) around μ_T = e^{−αT} (lin, T ≥ 0) or T^{−α} (log, T ≥ 1), of heights
-e^{1+γT} ρ(T) or e T^{1+γ} ρ(T), the sum f of the bumps has f(μ_T) = e^{γT} ρ(T) or T^{1+γ} ρ(T), and as supports are disjoint (gaps
-shrink with T) variations add up: on [−1, 1] (x = (1+y)/2 scales the n-th derivative by 2^{−n})
+    e_k ≤ m · 4 V_n / (π n (H_k−1−n)^n),                                                          m = 1/(1−e^{−γ}) or ζ(1+γ),   (5.1)
+    e_k ≤ m · (2 + (2/π) ln H_k) (π/2)^n S_n / (H_k (H_k−1) ⋯ (H_k−n+1)),                                                       (5.2)
+
+V_n a variation, S_n a supremum. V_n is finite for n < (β−γ)/α (lin), n < (β−2−γ)/(1+α) (log), S_n for log up to n = (β−1−γ)/(1+α): one
+order more, and a rate for every β > 2. Heads split evenly, Σ_k e_k ≤ C(n) M^{n+1}/Hⁿ, with a factor 1 + ln H where (5.2) is used.
+
+Constants. With μ_T = e^{−αT} (lin, T ≥ 0) or T^{−α} (log, T ≥ 1), Ψ(u) = exp(−1/(1−u²)), B_n = TV(Ψ^(n)) and D_n = sup|Ψ^(n)|,
 
     lin   V_n = B_n e (1−e^{−α})^{−n} Σ_{T≥0} |ρ(T)| e^{(γ+nα)T}
     log   V_n = B_n e Σ_{T≥1} |ρ(T)| T^{1+γ} (T^{−α} − (T+1)^{−α})^{−n}
+          S_n = D_n e sup_{T≥1} |ρ(T)| T^{1+γ} (T^{−α} − (T+1)^{−α})^{−n}
 
-    e_k ≤ 4 V_n / (π n (H_k−1−n)^n) · 1/(1−e^{−γ})   or   · ζ(1+γ).                                                         (5.1)
+Sums and suprema are evaluated over infinitely many T, the log ones through T^{−α} − (T+1)^{−α} ≥ α (T+1)^{−1−α}. The paper has α = 0.005,
+γ = 0.01β (lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises over α, γ and n. (5.2) is evaluated where no rate has a finite V_n.
 
-Sums are evaluated with their infinite tails, the log one through T^{−α} − (T+1)^{−α} ≥ α (T+1)^{−1−α}. The paper has α = 0.005, γ = 0.01β
-(lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises (5.1) over α, γ and n.
+Proof. Bumps of half-width σ_T = ½(μ_T − μ_{T+1}) around μ_T are disjoint, as gaps shrink with T. With heights h_T = e^{1+γT} ρ(T) or e
+T^{1+γ} ρ(T) their sum F has F(μ_T) = e^{γT} ρ(T) or T^{1+γ} ρ(T). Let Q interpolate F in H Chebyshev points (of the second kind) of [0,
+1]: κ(s) = e^{−γs} Q(e^{−αs}) or s^{−1−γ} Q(s^{−α}) is a sum of H heads, and ‖κ − ρ‖₁ ≤ m sup|F − Q|, over s ≥ 0 or s ≥ 1. x = (1+y)/2
+takes [−1, 1] to [0, 1] and scales n-th derivatives by 2^{−n}, so that σ_T^{−n} becomes (μ_T − μ_{T+1})^{−n}. There are two ways to
+estimate F − Q.
+
+By variations, (5.1): those of disjoint bumps add up, V_n is the variation of F^(n) on [−1, 1], and sup|F − Q| ≤ 4 V_n/(π n (H−1−n)^n). As
+2 D_n ≤ B_n, S_n is finite where V_n is, and F is as smooth at x = 0 as this asks for by what follows.
+
+By suprema, (5.2): at every point one bump at most is not zero, so that sup|F^(n)| ≤ S_n on [−1, 1] without the point x = 0, where bumps
+accumulate. F is smooth there as far as we need: if |h_T| σ_T^{−n} ≤ C for all T, then for k < n derivatives are |F^(k)| ≤ D_k C
+σ_T^{n−k} on bump T, which tends to 0 with x, as Σ_T 2σ_T ≤ 1; by the mean value theorem F^(k)(0) = 0 for k < n, one k after the other,
+and F is in C^{n−1}. F^(n−1) is continuous, and differentiable but at 0 with a derivative of size S_n at most: it is Lipschitz with that
+constant. Now let E_N be the distance from polynomials of degree N. If F is Lipschitz with constant L, so is the even function F(cos θ),
+and by Favard, Achieser and Krein some trigonometric polynomial of degree N, even without loss, is within (π/2) L/(N+1) of it: E_N(F) ≤
+(π/2) L/(N+1), N ≥ 0. If F' is within δ of a polynomial q of degree N−1, subtract ∫q from F, which leaves L = δ: E_N(F) ≤ (π/2)
+E_{N−1}(F')/(N+1). After n steps
+
+    E_N(F) ≤ (π/2)^n S_n / ((N+1) N ⋯ (N−n+2)),     N ≥ n−1    (Jackson's theorem),     here N = H−1.
+
+Interpolation reproduces polynomials of degree H−1, so sup|F − Q| ≤ (1+Λ) E_{H−1}(F) with its norm Λ ≤ 1 + (2/π) ln H for these H points.
 
 Construction. `constructions.theorems.thm_5_1`: x_t in block 0, block k receives X*ρ_k: its heads have decays γ + αj (lin) or 1 + γ + αj
 (log) and the interpolant's coefficients as weights; log heads do not see s = 0, ρ_k(0) goes through the embedding. `fitted` banks take far
@@ -24,12 +49,15 @@ fewer heads: decays and weights of least ℓ¹ error, exact where ρ_k is itself
 − ρ_k‖₁ of their decays and weights in exact arithmetic, plus the budget for storing them. What no H heads can beat is in
 `analyzer.limits.hankel`.
 
-Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper
-needs sup norms of derivatives; with variations it is n < (β−2−γ)/(1+α). Log heads cannot see s = 0: the residual carries ρ(0). The
-read-out's domain depends on ‖ρ_k‖₁: the box is that of the memories actually delivered. Head splits are whole numbers, each ≥ n + 2.
+Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper is
+proved with the smoothness at 0 and with constants; its polynomial is the best one, ours can be written down and costs the factor 1+Λ, a
+logarithm (for the best one 1+Λ becomes 1, and C(n) M^{n+1}/Hⁿ holds as printed). Log heads cannot see s = 0: the residual carries ρ(0).
+The read-out's domain depends on ‖ρ_k‖₁: the box is that of the memories actually delivered. Head splits are whole numbers, each ≥ n +
+2.
 
 References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 5.1, Lemmas F.3, F.6; Trefethen, Approximation Theory and Approximation
-Practice, Theorem 7.2.
+Practice, Theorems 7.2 (interpolation) and 15.2 (Λ; Ehlich & Zeller 1966); Favard (1937), Achieser & Krein (1937); Jackson's theorem with
+these constants: Cheney, Introduction to Approximation Theory, chapter 4.
 """
 
 import itertools
@@ -37,7 +65,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import sympy
 from flint import arb, fmpq
@@ -45,11 +73,11 @@ from flint import arb, fmpq
 from analyzer import families
 from analyzer.errors import InputError, Refusal
 from analyzer.families import LEAST_ERROR
-from analyzer.kernels.memory_kernels import MemoryKernel
+from analyzer.kernels.memory_kernels import LATEST_PEAK, MemoryKernel
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
-from analyzer.lemmas.bump import RATES, variation
-from analyzer.numbers.exact import evaluate, nearest, rational, upper, working_precision
+from analyzer.lemmas.bump import RATES, supremum, variation
+from analyzer.numbers.exact import evaluate, maximum, nearest, rational, upper, working_precision
 from analyzer.numbers.search import least_whole
 from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound
@@ -67,21 +95,36 @@ MAX_HEADS = 512
 """Heads of an interpolation bank that we build."""
 STATEMENT = {
     "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(e^{−βs}) and every n < (β−γ)/α",
-    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(s^{−β}) and every n < (β−2−γ)/(1+α)",
+    "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(s^{−β}) and every n < (β−2−γ)/(1+α), "
+    "(1 + ln H) times that for n ≤ (β−1−γ)/(1+α)",
 }
 FAST = fmpq(100)
 """β of an exponentially decaying kernel as O(s^{−β}): any number would do."""
-V = sympy.Function("V")
+Argument = Literal["variation", "jackson"]
+ARGUMENTS: dict[str, tuple[Argument, ...]] = {"lin": ("variation",), "log": ("variation", "jackson")}
+"""The ways to estimate the interpolation error, (5.1) and (5.2), in the order in which they are tried."""
+V, S = sympy.Function("V"), sympy.Function("S")
 _MASS = {"lin": 1 / (1 - sympy.exp(-ex.gamma)), "log": sympy.zeta(1 + ex.gamma)}
-EXPRESSION: dict[str, sympy.Expr] = {
-    rpe: 4 * V(ex.n) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n) * _MASS[rpe] for rpe in ("lin", "log")
+_INDEX = sympy.Symbol("k", integer=True)
+BEST = (sympy.pi / 2) ** ex.n * S(ex.n) / sympy.Product(ex.H - _INDEX, (_INDEX, 0, ex.n - 1))
+"""Jackson's theorem: the distance from polynomials of degree H−1."""
+LEBESGUE = 1 + 2 * sympy.log(ex.H) / sympy.pi
+"""Bound of the norm Λ of interpolation in H Chebyshev points of the second kind."""
+ESTIMATE: dict[Argument, sympy.Expr] = {
+    "variation": 4 * V(ex.n) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n),
+    "jackson": (1 + LEBESGUE) * BEST,
 }
-"""(5.1)."""
+"""sup|F − Q|."""
+EXPRESSION: dict[tuple[str, Argument], sympy.Expr] = {
+    (rpe, argument): ESTIMATE[argument] * mass for rpe, mass in _MASS.items() for argument in ARGUMENTS[rpe]
+}
+"""(5.1) and (5.2)."""
 
 
-def expression(rpe: ex.Rpe, bank: str) -> sympy.Expr:
-    """The error of one memory; fitted banks promise no rate, the theorem's is shown for them too."""
-    return EXPRESSION[rpe]
+def expression(rpe: ex.Rpe, bank: str, arguments: Sequence[Argument] | None = None) -> sympy.Expr:
+    """The error of one memory, by the arguments used (all of them by default); fitted banks promise no rate, the theorem's is shown."""
+    used = [EXPRESSION[rpe, argument] for argument in ARGUMENTS[rpe] if arguments is None or argument in arguments]
+    return used[0] if len(used) == 1 else sympy.Min(*used, evaluate=False)
 
 
 def citation(bank: str, ffn: str) -> str:
@@ -137,33 +180,47 @@ def bump_variation(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuni
     return scale * (total + widest * kernel.tail(WINDOW, power=1 + tuning.gamma + rate * (1 + tuning.alpha)))
 
 
+def derivative_supremum(kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
+    """Upper bound of S_n for log heads; infinite where there is none."""
+    a, g = arb(tuning.alpha), arb(tuning.gamma)
+    power = 1 + tuning.gamma + rate * (1 + tuning.alpha)
+    first, start, largest = 1, WINDOW, arb(0)
+    while True:
+        gaps = ((T, arb(T) ** -a - arb(T + 1) ** -a) for T in range(first, start))
+        largest = maximum([largest, *(abs(kernel.value(T)) * arb(T) ** (1 + g) * gap**-rate for T, gap in gaps)])
+        beyond = kernel.supremum_from(start, power)
+        if beyond.is_finite() or kernel.shape == "power" or start >= LATEST_PEAK:
+            widest = ((1 + arb(1) / start) ** (1 + a) / a) ** rate
+            return supremum(rate) * arb(1).exp() * largest.max(widest * beyond)
+        first, start = start, 2 * start
+
+
 @cache
-def coefficient(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
-    """C with e ≤ C/(H−1−n)^n: (5.1) at H = n + 2."""
+def smoothness(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning, argument: Argument) -> arb:
+    """Upper bound of V_n or S_n."""
     with working_precision(128):
-        value = bump_variation(rpe, kernel, rate, tuning)
-        if not value.is_finite():
-            return arb.pos_inf()
-        return evaluate(EXPRESSION[rpe], {V(ex.n): value, ex.n: rate, ex.H: rate + 2, ex.gamma: tuning.gamma})
+        return bump_variation(rpe, kernel, rate, tuning) if argument == "variation" else derivative_supremum(kernel, rate, tuning)
 
 
-def kernel_bound(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, rate: int, tuning: ex.Tuning) -> arb:
-    """(5.1); infinite if H < n + 2 or V_n diverges."""
-    if heads < rate + 2:
+def kernel_bound(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, rate: int, tuning: ex.Tuning, argument: Argument = "variation") -> arb:
+    """(5.1) or (5.2); infinite if H < n + 2 or V_n or S_n is."""
+    value = smoothness(rpe, kernel, rate, tuning, argument)
+    if heads < rate + 2 or not value.is_finite():
         return arb.pos_inf()
-    return coefficient(rpe, kernel, rate, tuning) / arb(heads - 1 - rate) ** rate
+    with working_precision(128):
+        return evaluate(EXPRESSION[rpe, argument], {V(ex.n): value, S(ex.n): value, ex.n: rate, ex.H: heads, ex.gamma: tuning.gamma})
 
 
 @cache
-def tuned(rpe: ex.Rpe, kernel: MemoryKernel, rate: int) -> ex.Tuning | None:
-    """The α, γ that minimise (5.1) at a rate, found in floating point and rounded; None if V_n diverges for all of them."""
+def tuned(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, argument: Argument = "variation") -> ex.Tuning | None:
+    """The α, γ that minimise (5.1) or (5.2) at a rate, found in floating point and rounded; None if V_n or S_n is infinite for all."""
     import numpy as np
 
     check_shape(rpe, kernel)
-    log_sum = _log_terms(rpe, kernel)
+    log_size = _log_terms(rpe, kernel, argument)
     room = float(arb(kernel.envelope.rate)) if rpe == "lin" or kernel.shape == "power" else float(arb(FAST))
     if rpe == "log":
-        room -= 2 + rate
+        room -= rate + (2 if argument == "variation" else 1)
     if room <= 0:
         return None
 
@@ -173,18 +230,41 @@ def tuned(rpe: ex.Rpe, kernel: MemoryKernel, rate: int) -> ex.Tuning | None:
             return 1e6 * (1 + g + rate * a)
         mass = -math.log(-math.expm1(-g)) if rpe == "lin" else math.log(float(arb(1 + g).zeta()))
         with np.errstate(over="ignore"):
-            return mass + log_sum(rate, a, g)
+            return mass + log_size(rate, a, g)
 
+    best = (_by_coordinates if argument == "variation" else _by_share)(value, room, rate)
+    return ex.Tuning(*(rational(float(f"{math.exp(v):.6g}")) for v in best))
+
+
+Objective = Callable[[float, float], float]
+
+
+def _by_coordinates(value: Objective, room: float, rate: int) -> tuple[float, float]:
+    """log α and log γ in turn: V_n grows beyond all bounds where γ + nα fills the room, so the minimum lies inside."""
     top = math.log(room)
     a, g = top - math.log(2.0 * rate + 2), top - math.log(4.0)
     for _ in range(6):
         a = ex.golden(partial(lambda g, v: value(v, g), g), top - 9, min(top, math.log(8.0)), 30)
         g = ex.golden(partial(value, a), top - 9, min(top, math.log(8.0)), 30)
-    return ex.Tuning(rational(float(f"{math.exp(a):.6g}")), rational(float(f"{math.exp(g):.6g}")))
+    return a, g
 
 
-def _log_terms(rpe: ex.Rpe, kernel: MemoryKernel) -> Callable[[int, float, float], float]:
-    """log of the sum in V_n as a function of (n, α, γ) in floating point, over single T and then geometric steps."""
+def _by_share(value: Objective, room: float, rate: int) -> tuple[float, float]:
+    """How much of the room γ + nα takes, and the share of nα in it, in turn: S_n is finite up to the edge, where coordinates get stuck."""
+    top = math.log(room * (1 - 1e-5))  # what is rounded to six digits stays inside
+
+    def at(size: float, odds: float) -> tuple[float, float]:
+        return size - math.log1p(math.exp(-odds)) - math.log(rate), size - math.log1p(math.exp(odds))
+
+    size, odds = top, 0.0
+    for _ in range(6):
+        odds = ex.golden(partial(lambda size, v: value(*at(size, v)), size), -7.0, 7.0, 30)
+        size = min(ex.golden(partial(lambda odds, v: value(*at(v, odds)), odds), top - 7, top, 30), top, key=lambda v: value(*at(v, odds)))
+    return at(size, odds)
+
+
+def _log_terms(rpe: ex.Rpe, kernel: MemoryKernel, argument: Argument) -> Callable[[int, float, float], float]:
+    """log of the sum in V_n or the supremum in S_n as a function of (n, α, γ) in floating point, over single T and then geometric steps."""
     import numpy as np
 
     places = [*range(0 if rpe == "lin" else 1, WINDOW)]
@@ -198,7 +278,10 @@ def _log_terms(rpe: ex.Rpe, kernel: MemoryKernel) -> Callable[[int, float, float
         logs = np.array([float(v.log()) if v > 0 else -math.inf for v in sizes])
     at, weights = np.array(places, float), np.log(np.array(counts))
 
-    def log_sum(rate: int, a: float, g: float) -> float:
+    if argument == "jackson":
+        weights = np.zeros_like(weights)
+
+    def log_size(rate: int, a: float, g: float) -> float:
         if rpe == "lin":
             exponents = logs + weights + (g + rate * a) * at
             width = -rate * math.log(-math.expm1(-a))
@@ -207,18 +290,20 @@ def _log_terms(rpe: ex.Rpe, kernel: MemoryKernel) -> Callable[[int, float, float
             gaps = np.log(-np.expm1(-a * np.log1p(1 / at))) - a * np.log(at)
             exponents = logs + weights + (1 + g) * np.log(at) - rate * gaps
         peak = exponents.max()
-        return float(peak + math.log(np.exp(exponents - peak).sum()) + width)
+        summed = math.log(np.exp(exponents - peak).sum()) if argument == "variation" else 0.0
+        return float(peak + summed + width)
 
-    return log_sum
+    return log_size
 
 
 @dataclass(frozen=True)
-class KernelBound:
+class KernelsBound:
     """Σ_k e_k for heads split evenly over the kernels, each at its best rate (or at the given one)."""
 
     heads: tuple[int, ...]
     rates: tuple[int, ...]
     tunings: tuple[ex.Tuning, ...]
+    arguments: tuple[Argument, ...]
     errors: tuple[arb, ...]
 
     @property
@@ -231,21 +316,32 @@ def split(heads: int, kernels: int) -> tuple[int, ...]:
     return tuple(heads // kernels + (k < heads % kernels) for k in range(kernels))
 
 
-def _best(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, tuning: str, rate: int | None) -> tuple[int, ex.Tuning, arb] | None:
-    found = []
-    for n in RATES if rate is None else (rate,):
-        chosen = paper_tuning(rpe, kernel) if tuning == "paper" else tuned(rpe, kernel, n)
-        if chosen is not None:
-            value = kernel_bound(rpe, kernel, heads, n, chosen)
-            if value.is_finite():
-                found.append((n, chosen, value))
-    return min(found, key=lambda item: upper(item[2]), default=None)
+@dataclass(frozen=True)
+class _Choice:
+    rate: int
+    tuning: ex.Tuning
+    argument: Argument
+    error: arb
+
+
+def _best(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, tuning: str, rate: int | None) -> _Choice | None:
+    """The least bound over the rates, by the first argument that gives one."""
+    for argument in ARGUMENTS[rpe]:
+        found = []
+        for n in RATES if rate is None else (rate,):
+            chosen = paper_tuning(rpe, kernel) if tuning == "paper" else tuned(rpe, kernel, n, argument)
+            if chosen is not None:
+                found.append(_Choice(n, chosen, argument, kernel_bound(rpe, kernel, heads, n, chosen, argument)))
+        finite = [choice for choice in found if choice.error.is_finite()]
+        if finite:
+            return min(finite, key=lambda choice: upper(choice.error))
+    return None
 
 
 def attention_bound(
     rpe: ex.Rpe, kernels: Sequence[MemoryKernel], heads: int, tuning: str = "tuned", rate: int | None = None
-) -> KernelBound:
-    """(5.1) for every kernel with its share of the heads."""
+) -> KernelsBound:
+    """(5.1) or (5.2) for every kernel with its share of the heads."""
     if rate is not None and rate not in RATES:
         raise InputError(f"rate {rate} is not offered; choose from {RATES[0]} to {RATES[-1]} or 'best'")
     shares, found = split(heads, len(kernels)), []
@@ -259,19 +355,20 @@ def attention_bound(
             few = f"{share} heads are too few for kernel {kernel.text[:60]!r}: rate n = {rate or 1} needs {needed} of them"
             raise Refusal(few, {"heads": needed * len(kernels)})
         found.append(best)
-    return KernelBound(shares, tuple(n for n, _, _ in found), tuple(t for _, t, _ in found), tuple(e for _, _, e in found))
+    rates, tunings = tuple(c.rate for c in found), tuple(c.tuning for c in found)
+    return KernelsBound(shares, rates, tunings, tuple(c.argument for c in found), tuple(c.error for c in found))
 
 
 def _no_rate(rpe: ex.Rpe, kernel: MemoryKernel, tuning: str, rate: int | None) -> str | None:
     """Why no number of heads helps; None if some does."""
     if _best(rpe, kernel, 10**6, tuning, rate) is not None:
         return None
-    law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 2 - gamma)/(1 + alpha)"
+    law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 1 - gamma)/(1 + alpha)"
     which = "no rate n is" if rate is None else f"rate n = {rate} is not"
-    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the variation is finite for {law} only"
+    return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the bound is finite for {law} only"
 
 
-def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuning: str = "tuned", rate: int | None = None) -> KernelBound:
+def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuning: str = "tuned", rate: int | None = None) -> KernelsBound:
     """The fewest heads for which the bound is at most `error`."""
     for kernel in kernels:
         reason = _no_rate(rpe, kernel, tuning, rate)
@@ -293,14 +390,18 @@ def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuni
 
 
 def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> arb:
-    """What (5.1) promises for an interpolation bank with these decays, at its best rate."""
+    """What (5.1) or (5.2) promises for an interpolation bank with these decays, at its best rate."""
     if len(decays) < 3:
         raise InputError(f"{len(decays)} heads serve a kernel: an interpolation bank has 3 at least")
     tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
     if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
         raise InputError("the decays stored for a kernel are no progression γ + αj: not an interpolation bank")
-    bounds = [kernel_bound(rpe, kernel, len(decays), rate, tuning) for rate in RATES]
-    return min((b for b in bounds if b.is_finite()), key=upper, default=arb.pos_inf())
+    for argument in ARGUMENTS[rpe]:
+        bounds = [kernel_bound(rpe, kernel, len(decays), rate, tuning, argument) for rate in RATES]
+        finite = [b for b in bounds if b.is_finite()]
+        if finite:
+            return min(finite, key=upper)
+    return arb.pos_inf()
 
 
 def kernel_lemma(k: int) -> str:
@@ -321,24 +422,32 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
     else:
         lemma(graph, "bumps", "disjoint bumps give ρ(s) at every s", sympy.Integer(0), source="Wang & E, Lemma F.3/F.6")
         lemma(graph, "variation", "variations of disjoint bumps add up", V(ex.n))
-        estimate = 4 * V(ex.n) / (sympy.pi * ex.n * (ex.H - 1 - ex.n) ** ex.n)
-        lemma(graph, "interpolation", "Chebyshev interpolation in H points", estimate, ("variation",), "Trefethen, Thm 7.2")
+        used = (("variation",), "Trefethen, Thm 7.2")
+        lemma(graph, "interpolation", "Chebyshev interpolation in H points", ESTIMATE["variation"], *used)
+        estimates: tuple[str, ...] = ("interpolation",)
+        if "jackson" in ARGUMENTS[rpe]:
+            lemma(graph, "supremum", "sup|F^(n)| of disjoint bumps F is that of one of them, F is in C^{n−1} at x = 0", S(ex.n))
+            lemma(graph, "best polynomial", "Jackson's theorem for degree H−1", BEST, ("supremum",), "Favard; Achieser & Krein; Jackson")
+            lemma(graph, "Lebesgue constant", "norm of interpolation in H Chebyshev points", LEBESGUE, source="Trefethen, Thm 15.2")
+            title = "interpolation where V_n is infinite: 1+Λ times the best"
+            lemma(graph, "jackson", title, ESTIMATE["jackson"], ("best polynomial", "Lebesgue constant"))
+            estimates += ("jackson",)
         lemma(graph, "mass", "Σ_s of the slowest kernel", _MASS[rpe])
-        below = ("bumps", "interpolation", "mass")
+        below = ("bumps", *estimates, "mass")
     budgets = []
     for k in range(1, len(lags) + 1):
         budget = sympy.Symbol(f"e_{k}", nonnegative=True)
-        shown = budget if bank == "fitted" else EXPRESSION[rpe].subs(ex.H, sympy.Symbol(f"H_{k}", positive=True))
+        shown = budget if bank == "fitted" else expression(rpe, bank).subs(ex.H, sympy.Symbol(f"H_{k}", positive=True))
         lemma(graph, kernel_lemma(k), f"‖κ − ρ‖₁ of memory k{k}", shown, below, measured=True)
         budgets.append(sympy.Symbol(f"Lip_{k}", nonnegative=True) * budget)
     lemma(graph, base.READ_OUT, f"{ffn} approximation of f", ff.SPLINE if ffn == "spline" else ff.BARRON, measured=True)
-    used = (base.READ_OUT, *(kernel_lemma(k) for k in range(1, len(lags) + 1)))
-    lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), used, "Wang & E, Theorem 5.1")
+    parts = (base.READ_OUT, *(kernel_lemma(k) for k in range(1, len(lags) + 1)))
+    lemma(graph, ID, TITLE, sympy.Add(sympy.Symbol("E_FFN"), *budgets), parts, "Wang & E, Theorem 5.1")
     return graph
 
 
 def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
-    """Σ_k of (5.1) at the given heads, or at the fewest that reach the error."""
+    """Σ_k of (5.1) or (5.2) at the given heads, or at the fewest that reach the error."""
     rpe, parsed = options.rpe, target.parsed
     rate = None if options.rate == "best" else options.rate
     if options.heads is None:
@@ -348,7 +457,9 @@ def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
         found = attention_bound(rpe, parsed, options.heads, options.bank, rate)
     envelopes = [kernel.envelope for kernel in parsed]
     errors = [upper(e) for e in found.errors]
-    data = {
+    chosen = zip(parsed, found.rates, found.tunings, found.arguments, strict=True)
+    sizes = [upper(smoothness(rpe, *choice)) for choice in chosen]
+    data: dict[str, Any] = {
         "kernels": list(target.kernels),
         "rpe": rpe,
         "tuning": options.bank,
@@ -358,13 +469,21 @@ def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
         "rate": list(found.rates),
         "alpha": [nearest(t.alpha) for t in found.tunings],
         "gamma": [nearest(t.gamma) for t in found.tunings],
-        "variation": [upper(bump_variation(rpe, k, n, t)) for k, n, t in zip(parsed, found.rates, found.tunings, strict=True)],
+        "variation": [v if argument == "variation" else None for argument, v in zip(found.arguments, sizes, strict=True)],
         "errors": errors,
-        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": nearest(e.constant)} for e in envelopes],
+        "envelopes": [{"shape": e.shape, "rate": nearest(e.rate), "constant": _finite(nearest(e.constant))} for e in envelopes],
     }
+    if "jackson" in found.arguments:
+        suprema = [v if argument == "jackson" else None for argument, v in zip(found.arguments, sizes, strict=True)]
+        data |= {"argument": list(found.arguments), "supremum": suprema}
     parts = {f"kernel k{k}": error for k, error in enumerate(errors, start=1)}
     constants = PAPER[rpe] if options.bank == "paper" else {}
-    return Bound(ID, upper(found.total), parts, expression(rpe, options.bank), constants, data, claim="attention error")
+    formula = expression(rpe, options.bank, found.arguments)
+    return Bound(ID, upper(found.total), parts, formula, constants, data, claim="attention error")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 _BETA = sympy.Symbol("beta", positive=True)

@@ -272,6 +272,8 @@ def show_bound(bound: Bound) -> None:
 
 
 def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, list):

@@ -3,7 +3,7 @@
 The error of memory k is e_k = ‖κ_k − ρ_k‖₁ with the tails of both, its box has radius ‖ρ_k‖₁ + e_k, the witness is the sign sequence of κ
 − ρ. What is promised for a memory:
 
-    paper, tuned   (5.1) at the decays found in the weights and the best rate n, plus the budget for storing the weights
+    paper, tuned   (5.1) or (5.2) at the decays found in the weights and the best rate n, plus the budget for storing the weights
     fitted         no theorem gives a rate: ‖κ − ρ‖₁ of the stored decays and weights in exact arithmetic, plus the budget for storing them
 
 For an exact network with a fitted bank that promise is the certified error itself; what was built is what the card claims, and a bundle
