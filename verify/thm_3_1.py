@@ -214,9 +214,10 @@ def _promise(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, row: i
     if bank == "balanced" and len(set(kinds)) == 1:
         return own_error(layer, target, row)
     if len(set(kinds)) > 1:
-        if bank != "minimal" or kinds.count("log") != 1 or lag != 2 * kinds.count("lin") + 1:
-            raise InputError("a layer with both RPE types is one of theorem 3.1's banks only as one log and n lin heads for lag 2n + 1")
-        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]])
+        if bank != "minimal" or kinds.count("log") != 1 or lag // 2 != kinds.count("lin"):
+            raise InputError("a layer with both RPE types is a bank of theorem 3.1 only as one log and n lin heads for lag 2n or 2n + 1")
+        fastest = max(layer.decays[h] for h in heads if layer.rpe[h] == "lin")
+        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]], fastest)
     return theorem.extraction_budget(bank, rpe, lag, [layer.decays[h] for h in heads])
 
 
@@ -239,7 +240,7 @@ def bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
 
 def storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
     """Effect of storing a bank. Exact numbers lie on a grid of spacing 2^{−k}, which the largest denominator shows: H + 1 times that.
-    Floats: (3.5)'s u(|c| + Σ|a_h|), with the rounded ratio, gain or taps of every head added.
+    Floats: u(|c| + Σ|a_h|) as in `analyzer.theorems.budgeted_error`, with the rounded ratio, gain or taps of every head added.
 
     A relative change of at most u in z moves (1−z)z^s by at most u z/(1−z) in ℓ¹, one of u in the gain or in every tap by u; taps
     that are left out hold at most u/2. Second-order terms are below one hundredth of that.
