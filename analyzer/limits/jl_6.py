@@ -51,10 +51,21 @@ the last l−1 unit vectors; 1 is not among their combinations, so NC has rank l
 space is that of NC plus Cs, and Cs is not in the former: s minus a combination of the last l−1 unit vectors is no constant, as it is 0
 and 1 at j = 0 and 1. ∎ `mixing` certifies the numbers.
 
-Remark (what is repaired). The constant of Prop 6.3, and every bound of C_RNN by an envelope |ρ(t)| ≤ e^{−t/γ}, needs C_1 to be 1+γ, or
-kept, and not the infimum. ρ(s) = e^{−s/2} for s ≤ 20 and 0 after it has |ρ(t)| ≤ e^{−t/2}, but finite support: C_1 = 1 and C_2 = e^{10},
-while with C_1 = 1+γ = 3 it is C_2 = 1 (`truncated_exponential`). Cutting a tail off, which makes a kernel simpler, multiplies C_RNN by
-more than 7000.
+Prop 6.3, looking ahead. The filter as printed, (θ*x)(t) = Σ_{i<l} θ_i x(t+i), acts on the tokens from the other side:
+
+    Σ_s ρ(s) (θ*x)(t−s) = Σ_{j≥0} ρ̃(j) x(t−j) + Σ_{k=1}^{l−1} ω_k x(t+k),     ρ̃(j) = Σ_i θ_i ρ(j+i),    ω_k = Σ_{i≥k} θ_i ρ(i−k).
+
+If some ω_k ≠ 0 (ω_{l−1} = θ_{l−1} ρ(0) is one) the target reads tokens that are still to come, and by the argument of (a) no causal model
+errs by less than ½ Σ_k |ω_k| on tokens in [0, 1]: it has left the RNN space, and C_RNN says nothing about it. The terms that a causal
+model can keep are ρ̃, and C_2(ρ̃) ≤ C_2(ρ), C_1 = C_1(ρ) kept: nothing grows. The factor e^{(l−1)/C_1} belongs to causal filters only.
+Proof. |ρ̃(t)| ≤ Σ_i |θ_i| C_2 e^{−(t+i)/C_1} ≤ C_2 e^{−t/C_1}. ∎ `look_ahead` computes both.
+
+Remark (what is repaired). The filter of Prop 6.3 is read as a causal one, for which it is true, with the constant e^{(l−1)/C_1}. That
+constant, and every bound of C_RNN by an envelope |ρ(t)| ≤ e^{−t/γ}, needs C_1 to be *defined* as 1+γ, or kept, and must not be the
+infimum: with C_1 = 1+γ an envelope gives C_2 ≤ 1 and C_RNN ≤ 1+γ. The bound C_RNN ≤ γ fails even without a filter: e^{−2s} has γ = 1/2 and
+C_RNN = C_1 = 3/2, and whenever ρ(0) = 1, C_RNN ≥ C_1 > γ if γ is the infimum. As to the infimum: ρ(s) = e^{−s/2} for s ≤ 20 and 0 after it
+has |ρ(t)| ≤ e^{−t/2}, but finite support: C_1 = 1 and C_2 = e^{10}, while with C_1 = 1+γ = 3 it is C_2 = 1 (`truncated_exponential`).
+Cutting a tail off, which makes a kernel simpler, multiplies C_RNN by more than 7000.
 
 References. [JL] Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475, section 6.
 """
@@ -292,6 +303,29 @@ def filtered(values: Sequence[arb | fmpq], theta: Sequence[fmpq]) -> list[arb]:
     if not theta or sum(abs(v) for v in theta) > 1:
         raise InputError("a filter needs a weight, and weights whose absolute values add up to at most 1")
     return [sum((arb(w) * arb(values[t - i]) for i, w in enumerate(theta) if i <= t), arb(0)) for t in range(len(values))]
+
+
+@dataclass(frozen=True)
+class LookAhead:
+    """A filter from the other side: the kernel ρ̃ that is left for causal models, and the error that none of them beats (rounded down)."""
+
+    kept: list[arb]
+    floor: float
+
+
+def look_ahead(values: Sequence[arb | fmpq], theta: Sequence[fmpq]) -> LookAhead:
+    """ρ̃(j) = Σ_i θ_i ρ(j+i) for the ρ(0..) given, zero after them, and ½ Σ_k |ω_k|, ω_k = Σ_{i≥k} θ_i ρ(i−k): tokens in [0, 1]."""
+    if not values or not theta or sum(abs(v) for v in theta) > 1:
+        raise InputError("a filter needs a kernel, a weight, and weights whose absolute values add up to at most 1")
+    with working_precision(PRECISION):
+        places = [(t - i, arb(w) * arb(v)) for i, w in enumerate(theta) for t, v in enumerate(values)]
+        kept, ahead = [arb(0)] * len(values), [arb(0)] * len(theta)
+        for place, term in places:
+            if place >= 0:
+                kept[place] += term
+            else:
+                ahead[-place] += term
+        return LookAhead(kept, max(0.0, lower(sum((abs(v) for v in ahead), arb(0)) / 2)))
 
 
 def centred_logits(values: Sequence[arb]) -> list[list[arb]]:

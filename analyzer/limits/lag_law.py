@@ -4,11 +4,18 @@ Setting. One dp-free layer with n lin heads and m log heads, the residual, any f
 1] coordinate-wise, at least 2T−1 past tokens; target y_t = x_{t−T}.
 
 Statement. If m = 0 and n ≤ T−1, or n = 0 and m ≤ T−1, or m ≥ 1 and 2n + m ≤ T−1, the worst-case error is at least 1, that of the zero
-network. With the minimal banks of `constructions.banks.head_banks`: **the least number of heads for lag T is exactly T, for every error in
-(0, 1)**, lin and log; with both types it is (T+1)/2 for odd T.
+network. With the minimal banks **the least number of heads for lag T, for every error in (0, 1), is exactly T with heads of one type, lin
+or log, and exactly ⌊T/2⌋ + 1 with heads of both types**.
 
-Proof. On s ≥ 1 the kernel is κ(s) = ∫ z^s dμ(z) with a signed measure μ on (0, 1): an atom for every lin head, and for log heads
-s^{−p} = ∫_0^1 z^s (−log z)^{p−1}/Γ(p) dz/z. We show, for measures with at most T−2 sign changes,
+Both sides. *Fewer do not.* One type: the first two cases. Both types: let H = n + m heads have an error below 1. If m = 0 then H ≥ T ≥
+⌊T/2⌋ + 1. If m ≥ 1 then T ≤ 2n + m = 2H − m ≤ 2H − 1, so H ≥ (T+1)/2, and H is whole. *As many do.* lin: κ(s) = 0 for 1 ≤ s < T, 1 at T,
+and e = 1/Π_h(1−z_h) − 1 → 0 as the z_h do, (3.3) in `analyzer.lemmas.extraction`. log: zeros at the same places, e → 0 as the decays grow,
+(3.4) there. Both: one log head and ⌊T/2⌋ lin heads, the nodes of a Gauss rule (odd T) or of a Radau rule (even T) for the measure of the
+log head, with the same zeros and e → 0 as its decay grows, (3.8) and (3.10) in `analyzer.lemmas.quadrature`. There m = 1 and 2n + m is T or
+T + 1: for even T one degree of freedom is left, and any small node will do for it.
+
+Proof (lower bound). On s ≥ 1 the kernel is κ(s) = ∫ z^s dμ(z) with a signed measure μ on (0, 1): an atom for every lin head, and for log
+heads s^{−p} = ∫_0^1 z^s (−log z)^{p−1}/Γ(p) dz/z. We show, for measures with at most T−2 sign changes,
 
     |κ(T)| ≤ Σ_{1≤s≤2T−1, s≠T} |κ(s)|.                                                                        (∗)
 
@@ -31,12 +38,12 @@ sign changes in its weights has at most min(k − 1, V) zeros (Descartes again),
 all. ∎
 
 *No read-out helps.* By (∗), κ ↦ κ(T) is bounded by the seminorm Σ_{s≠T} |κ(s)| on the span of the heads, so by Hahn–Banach there is δ on
-1..2T−1 with
-|δ_s| ≤ 1, δ_T = 1 and Σ_s δ_s k_h(s) = 0 for every head. With the tokens x_{t−s} = ±δ_s, x_t = 0, the layer hands the same numbers to its
-feed-forward network, and is asked for +1 and −1.
+1..2T−1 with |δ_s| ≤ 1, δ_T = 1 and Σ_s δ_s k_h(s) = 0 for every head. With the tokens x_{t−s} = ±δ_s, x_t = 0, the layer hands the same
+numbers to its feed-forward network, and is asked for +1 and −1.
 
-Several memories: to deliver each of them with error below 1, T_M heads are needed, shared by all; a single scalar combination of memories
-can do with fewer. Tokens ±1 and a wide network escape the law: one head with z < 1/2 is injective on ±1 histories.
+Several memories: to deliver each of them with error below 1, as many heads are needed as for the longest lag, shared by all; a single
+scalar combination of memories can do with fewer. Tokens ±1 and a wide network escape the law: one head with z < 1/2 is injective on ±1
+histories.
 
 Construction. `orthogonal_input` exhibits δ for given decays and certifies it: all but H entries are chosen rational, the remaining ones
 are the solution of a linear system that is enclosed in balls, and all of them are shown to lie in [−1, 1].
@@ -55,7 +62,7 @@ from analyzer.numbers.exact import working_precision
 from analyzer.statements.theorem import Theorem
 
 ID = "lag-law"
-TITLE = "heads per lag: T heads of one type, (T+1)/2 of both"
+TITLE = "heads per lag: T heads of one type, ⌊T/2⌋ + 1 of both"
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class LagLaw:
 def lag_law(rpe: str, lags: Sequence[int], error: float = 0.0) -> LagLaw:
     """Lower bound on heads; an error of 1 or more needs none (the zero network)."""
     longest = max(lags)
-    heads = longest if rpe != "mixed" else (longest + 2) // 2  # least n + m with m ≥ 1 and 2n + m ≥ T, or n ≥ T
+    heads = longest if rpe != "mixed" else (longest + 2) // 2  # ⌊T/2⌋ + 1: least n + m with m ≥ 1 and 2n + m ≥ T, or n ≥ T
     return LagLaw(0 if error >= 1 else heads, "proved")
 
 

@@ -44,7 +44,7 @@ class Theorem:
 
     >>> import lemmaformer as lf
     >>> lf.theorems["lag-law"].title
-    'heads per lag: T heads of one type, (T+1)/2 of both'
+    'heads per lag: T heads of one type, ⌊T/2⌋ + 1 of both'
     """
 
     id: str

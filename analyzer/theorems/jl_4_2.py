@@ -29,12 +29,15 @@ mean is (τ−1) Σ_{k>m} σ_k².
 Construction. `constructions.theorems.jl_4_2`: a row of kinks relu(x − u_i) writes √σ_k φ_k, √σ_k ψ_k and f, W_Q, W_K, W_V pick them, a
 second spline is F̂.
 
-Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m} σ_k²: an L¹ error gets α − 1/2. (2) A token attends to
-itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for
-α > 1; for φ_k = ψ_k and α ≤ 1 it is not bounded at all as the rank grows. `lemmaformer experiment jl-fig-5` measures which of these
-the error follows. (3) Softmax does not see functions of u: what counts is the rank of ρ − ∫ρ dv, so (u−v)² has rank 3 but needs m_h =
-2 only (bank `centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the
-given one.
+Repaired. (1) The printed exponent 2α−1 is that of the squared error Σ_{k>m} σ_k²: an L¹ error gets α − 1/2. Not only the proof but the
+inequality is wrong for the proof's own network. Take ρ = Σ_{k≤R} k^{−3/2} 2 sin(2πku) sin(2πkv), f(x) = x, F(y) = y, τ = 16: C_0 = 2√2,
+C_1^{(3/2)} = 1. With m_h = 256, and feed-forward parts so wide that their term vanishes, so that the network is the target with ρ cut off
+after 256 terms, the printed right-hand side is τ²C_0/m_h² = 0.0110 for the sum over t, 6.9e-4 per position. The mean error per position is
+8.3e-4, 1.4e-3, 2.1e-3, 2.4e-3 for R = 512, 1024, 4096, 8192 (sampled, standard errors of 1 %; tested for R = 1024). (2) A token attends to
+itself: s = t contributes the diagonal of δ, which the L² norm on the square does not bound. It is at most Σ_{k>m} σ_k, m^{−(α−1)} for α >
+1; for φ_k = ψ_k and α ≤ 1 it is not bounded at all as the rank grows. `lemmaformer experiment jl-fig-5` measures which of these the error
+follows. (3) Softmax does not see functions of u: what counts is the rank of ρ − ∫ρ dv, so (u−v)² has rank 3 but needs m_h = 2 only (bank
+`centred`). (4) The three complexities are infima that need not be attained by one representation: ours are those of the given one.
 
 References. Jiang & Li, Approximation Rate of the Transformer Architecture for Sequence Modeling, arXiv 2305.18475 (NeurIPS 2024),
 Theorem 4.2.

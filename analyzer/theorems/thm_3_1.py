@@ -9,7 +9,9 @@ Statement. For every n ≥ 1 there is such a network with |||H − TF||| ≤ E_F
 
 Constants. e_k is (3.1) or (3.2) in `analyzer.lemmas.extraction`, with H_k heads for lag k; E_FFN is in `analyzer.lemmas.feedforward`. With
 the free parameters tuned the factor e^{0.01T} becomes (1+1/T)^T (T+1) < e(T+1); with the `minimal` bank T_M heads reach every e > 0, and by
-the lag law (`analyzer.limits.lag_law`) no fewer heads reach an error below 1 for the last memory.
+the lag law (`analyzer.limits.lag_law`) no fewer heads of one type reach an error below 1 for the last memory. A layer with heads of both
+types (`mixed`) reaches every e > 0 for one lag T with ⌊T/2⌋ + 1 heads, one log and ⌊T/2⌋ lin ones, by Gauss quadrature ((3.8) in
+`analyzer.lemmas.quadrature`), and by the same law no fewer do.
 
 Construction. `constructions.theorems.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 →
 block k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
@@ -32,7 +34,7 @@ from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, Fixe
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.bump import variation
-from analyzer.lemmas.quadrature import MAX_NODES
+from analyzer.lemmas.quadrature import LONGEST
 from analyzer.limits.lag_law import lag_law
 from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import UNIT, lower, nearest, upper
@@ -84,16 +86,27 @@ def check_layer(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | N
                 *exactly(target, bank),
             )
     if rpe == "mixed":
-        if bank != "minimal" or dtype != "exact" or heads is not None or len(target.lags) > 1:
-            raise InputError(
-                "rpe is 'mixed', which builds the minimal bank of one odd lag in exact arithmetic: leave heads, bank and dtype out"
-            )
-        if target.lags[0] % 2 == 0 or target.lags[0] > 2 * MAX_NODES + 1:
-            raise Refusal(
-                f"lag {target.lags[0]}: one log and n lin heads deliver odd lags 2n + 1 up to {2 * MAX_NODES + 1}",
-                {"rpe": "lin"},
-                {"rpe": "log"},
-            )
+        _check_mixed(target, bank, heads, dtype)
+
+
+def _check_mixed(target: FixedMemory, bank: str, heads: int | None, dtype: str) -> None:
+    """Both types in one layer: the minimal bank of one lag, in exact arithmetic."""
+    lag = target.lags[-1]
+    minimal: dict[str, OptionValue] = {} if bank == "minimal" else {"bank": "minimal"}
+    minimal |= ({} if heads is None else {"heads": None}) | ({} if dtype == "exact" else {"dtype": "exact"})
+    if len(target.lags) > 1 or lag > LONGEST:
+        reason = f"rpe is 'mixed', which delivers one lag up to {LONGEST}"
+        one_type: list[Remedy] = [{"rpe": rpe, **minimal} for rpe in ("lin", "log") if lag <= MAX_HEADS]
+        raise Refusal(reason, *one_type)
+    if bank != "minimal" or heads is not None:
+        raise Refusal(f"rpe is 'mixed', which is a minimal bank: it has {lag // 2 + 1} heads for lag {lag}, whatever the error", minimal)
+    if dtype != "exact":
+        raise Refusal(
+            f"rpe is 'mixed', which is built in exact arithmetic only: the weights of its {lag // 2 + 1} heads keep as many zeros, the "
+            f"others before lag {lag} rest on all digits of the decays",
+            {"dtype": "exact"},
+            *deeper(target, "mixed", bank, heads),
+        )
 
 
 def deeper(target: FixedMemory, rpe: ex.LayerRpe, bank: str, heads: int | None, share: bool = False) -> list[Remedy]:
@@ -237,6 +250,7 @@ THEOREM = Theorem(
     cases=(
         Case({"kind": "fixed", "lags": [2, 4], "readout": "x0 + m1*m2"}, {"error": 0.05}, {"heads": 64}),
         Case({"kind": "fixed", "lags": [2]}, {"dtype": "float32", "error": 0.1}, {"error": 0.1, "bank": "paper"}),
+        Case({"kind": "fixed", "lags": [4]}, {"rpe": "mixed", "error": 1e-6}),
     ),
     shelf=1,
 )

@@ -221,7 +221,7 @@ def weight_sum(bank: HeadBank) -> arb:
 
 
 def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, price: fmpq, precision: int) -> HeadBank:
-    """The minimal bank that is best for a float type: minimise Σ_k e_k + price · Σ_k (|c_k| + Σ_h |a_kh|), as (3.5).
+    """The minimal bank that is best for a float type: minimise Σ_k e_k + price · Σ_k (|c_k| + Σ_h |a_kh|).
 
     lin over b ∈ (0, 1); log over (B, η) by descent in the two coordinates. Decays are rounded to the type before the weights
     are computed from them.

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from analyzer.errors import InputError
+from analyzer.lemmas.low_rank import complexities
+from analyzer.numbers.exact import upper
 from verify.experiments import jl_fig_5
+from verify.theorems.jl_4_2 import random_tokens, wanted
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +38,19 @@ def test_which_exponents_are_refuted(result: dict[str, Any]) -> None:
     assert whole["refuted"] == {"printed": True, "repaired for s ≠ t": True} and -0.45 < whole["slope"] < -0.25
     assert apart["refuted"] == {"printed": True, "repaired for s ≠ t": False} and -0.75 < apart["slope"] < -0.5
     assert sum("refutes" in finding for finding in result["findings"]) >= 4
+
+
+def test_the_printed_inequality_is_broken_by_its_own_network() -> None:
+    """α = 3/2, τ = 16, m_h = 256 of R = 1024 terms, ideal feed-forward parts: 1.4e-3 per position against τ C_0 C_1/m_h^{2α−1} = 6.9e-4."""
+    target, rank = jl_fig_5.target_of("1.5", 1024), 256
+    sizes = complexities(target, rank, 1.5)
+    printed = target.length * upper(sizes.c0 * sizes.c1) / rank**2
+    tokens = random_tokens(target, 100, "float64")
+    errors = np.abs(wanted(target, tokens) - wanted(jl_fig_5.target_of("1.5", rank), tokens)).mean(axis=1)
+    assert upper(sizes.c1) < 1 + 1e-12 and printed == pytest.approx(16 * 8**0.5 / 2**16, rel=1e-9)
+    assert 1.3e-3 < errors.mean() < 1.5e-3 and errors.mean() - 10 * errors.std() / 10 > printed
+    repaired = float(np.sqrt((np.arange(rank + 1, 1025) ** -3.0).sum()) * np.sqrt(15)) + 2 * (np.arange(rank + 1, 1025) ** -1.5).sum()
+    assert errors.mean() < repaired
 
 
 def test_slopes_of_powers() -> None:

@@ -121,7 +121,7 @@ BAD = [
     ["verify", "NAN"],
     ["theorems", "lag-law", "--graph"],
     ["bound", "pi-law", "--lags", "4", "--heads", "10"],
-    [*BUILD, "--lags", "4", "--rpe", "mixed"],
+    [*BUILD, "--lags", "34", "--rpe", "mixed"],
     [*BUILD, "--lags", "3,5", "--rpe", "mixed"],
     [*BUILD, "--lags", "3", "--rpe", "mixed", "--bank", "tuned"],
     [*BUILD, "--lags", "3", "--rpe", "mixed", "--dtype", "float32"],

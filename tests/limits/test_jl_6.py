@@ -17,6 +17,7 @@ from analyzer.limits.jl_6 import (
     complexity_of_values,
     coupling,
     filtered,
+    look_ahead,
     mixing,
     relabelled,
     rnn_complexity,
@@ -188,6 +189,37 @@ def test_the_filtered_complexity_is_the_closed_form() -> None:
         mixing(kernel, [fmpq(1, 2), fmpq(-1, 2)])
     with pytest.raises(Refusal, match="power law"):
         mixing(parse_kernel("(s+1)**-2"), theta)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=5).filter(any), st.integers(1, 12), st.integers(1, 6))
+def test_a_filter_that_looks_ahead(weights: list[int], last: int, rate: int) -> None:
+    """Its kept terms never grow, its future terms are the floor, both by running the filter on unit impulses."""
+    theta = [fmpq(w, sum(map(abs, weights))) for w in weights]
+    values = [(-arb(s) / rate).exp() for s in range(last + 1)]
+    found = look_ahead(values, theta)
+    c1 = 1 + fmpq(rate)
+    assert complexity_of_values(found.kept, c1).c2_lower <= complexity_of_values(values, c1).c2_upper
+    now, coefficients = 20, []
+    for impulse in range(40):
+        ahead = [sum(float(arb(w)) for i, w in enumerate(theta) if t + i == impulse) for t in range(now + 1)]
+        coefficients.append(sum(float(v) * ahead[now - s] for s, v in enumerate(values)))
+    assert [float(v) for v in found.kept] == pytest.approx([coefficients[now - j] for j in range(last + 1)], abs=1e-12)
+    assert found.floor == pytest.approx(sum(abs(v) for v in coefficients[now + 1 :]) / 2, abs=1e-12)
+    assert (found.floor > 0) >= (len(theta) > 1 and theta[-1] != 0)
+
+
+def test_constants_of_envelopes() -> None:
+    """C_RNN ≤ γ fails for e^{−2s} (γ = 1/2, C_RNN = 3/2); a cut-off kernel has C_2 = e^{10} with the infimum, 1 with C_1 = 1 + γ."""
+    steep = rnn_complexity(parse_kernel("exp(-2*s)"))
+    assert steep.c1 == fmpq(3, 2) and steep.lower <= 1.5 <= steep.upper < 1.5 + 1e-9
+    infimum, kept = truncated_exponential(fmpq(1, 2), 20)
+    assert infimum.c1 == 1 and infimum.c2_lower <= math.exp(10) <= infimum.c2_upper * (1 + 1e-12)
+    assert kept.c1 == 3 and kept.c2_upper == pytest.approx(1)
+    grown = complexity_of_values(filtered([(-arb(s) / 2).exp() for s in range(21)], [fmpq(0), fmpq(0), fmpq(1)]), fmpq(3))
+    assert 1.9 < grown.c2_lower <= math.exp(2 / 3) * (1 + 1e-12), "a delay attains the factor of causal filters"
+    with pytest.raises(InputError, match="at most 1"):
+        look_ahead([fmpq(1)], [fmpq(2)])
 
 
 def test_softmax_does_not_see_functions_of_t() -> None:

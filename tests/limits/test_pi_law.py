@@ -54,6 +54,13 @@ def test_growth_is_four_and_a_half_bits_per_lag() -> None:
     assert steps == sorted(steps) and math.pi / math.log(2) - 0.05 < steps[-1] < math.pi / math.log(2)
 
 
+def test_the_hand_bound_grows_by_two_bits_per_lag() -> None:
+    steps = [math.log2(math.comb(2 * lag + 2, lag + 1) / math.comb(2 * lag, lag)) for lag in range(1, 60)]
+    assert steps == sorted(steps) and 1.98 < steps[-1] < 2
+    for lag in (1, 4, 9):
+        assert float(hand_bound(lag, fmpq(1, 2**40)).p) > 0 and hand_bound(lag, fmpq(1, 2**40)) < fmpq(4**lag, 2**40)
+
+
 def test_hand_bound_and_rule() -> None:
     assert hand_bound(2, fmpq(1, 16)) == fmpq(6, 16) and hand_bound(9, fmpq(1, 16)) == 1
     assert [rule(fmpq(1, 2**b)) for b in (8, 24, 53)] == [1, 5, 11]

@@ -95,7 +95,7 @@ def test_certified_error_obeys_the_bound(rpe: str, bank: str, lag: int, heads: i
 
 
 def test_published_ell_one_error() -> None:
-    """T = 4, H = 256, α = γ = 0.01: 0.0480 as measured in THEORY 3.2."""
+    """T = 4, H = 256, α = γ = 0.01: 0.0480, far below the 238 that (3.1) promises."""
     built = build(FixedMemory((4,)), bank="paper", heads=256)
     certificate = verify(built.network, built.target, "paper", "spline")
     assert certificate.certified == pytest.approx(0.0480, abs=5e-4)

@@ -230,7 +230,7 @@ def bank_of(layer: FusedLayer, k: int, row: int, memories: int) -> list[int]:
 
 def storage(layer: FusedLayer, heads: Sequence[int], weights: Sequence[fmpq], dtype: str) -> arb:
     """Effect of storing a bank. Exact numbers lie on a grid of spacing 2^{−k}, which the largest denominator shows: H + 1 times that.
-    Floats: (3.5)'s u(|c| + Σ|a_h|), with the rounded ratio, gain or taps of every head added.
+    Floats: u(|c| + Σ|a_h|) as in `analyzer.limits.budgeted_error`, with the rounded ratio, gain or taps of every head added.
 
     A relative change of at most u in z moves (1−z)z^s by at most u z/(1−z) in ℓ¹, one of u in the gain or in every tap by u; taps
     that are left out hold at most u/2. Second-order terms are below one hundredth of that.

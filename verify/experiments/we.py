@@ -9,7 +9,7 @@ What the print leaves open, and what we do:
 * **RPE of 1–3**: rows for lin, log and table heads (a learnt bias per distance). Slopes cannot do it at such distances: H heads of
   one slope each resolve lags up to H at best (lag law), and float32 up to about 5 (π-law).
 * **Tokens of 2 and 4**: independent and uniform on [−1, 1], variance 1/3, in 2a and 2b; ±1, variance 1, in 4. With ±1 tokens
-  Σ relu(w_k x_99) is affine in x_99, and m could not matter in 2a; in 2b an FFN could decode the bits of one head (6.1 of the theory).
+  Σ relu(w_k x_99) is affine in x_99, and m could not matter in 2a; in 2b an FFN could decode the bits of one head (see `lag_law`).
 * **x_99**: position 99 counted from 1, at distance 901 from the end; 2b has rows for the other reading, the lag 99.
 * **w_k**: normal, divided by 8 = √64. The target is the same for all seeds. A draw with Σ w_k near 0 makes 2a's target nearly even
   in x_99, and a head that starts flat then finds no slope towards it: 2a has a row for that.
@@ -417,7 +417,7 @@ def distances(protocol: Protocol) -> tuple[int, ...]:
 
 
 def lag_slopes(heads: int, lag: int) -> np.ndarray:
-    """e^{−p_j} = tanh²(jπ/2λ), λ = 2 max(T, H): good slopes for lags up to T (3.4 of the theory)."""
+    """e^{−p_j} = tanh²(jπ/2λ), λ = 2 max(T, H): good slopes for lags up to T, the extrema of `pi_law`'s dual sequence."""
     return -2 * np.log(np.tanh(np.arange(1, heads + 1) * np.pi / (4 * max(lag, heads))))
 
 

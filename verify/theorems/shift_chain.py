@@ -251,7 +251,7 @@ def _promised(reader: _Reader, fused: FusedLayer, row: int, column: int, lag: in
     """What the lemma promises at these decays, and the budget for storing the bank; the residual weight is stored next to 1.
 
     Minimal banks: (3.3). Balanced banks have no closed form: they are promised the ℓ¹ error of their weights on the ideal kernels, in exact
-    arithmetic, and (3.5)'s budget for what storing ratios, gains and weights may add to it.
+    arithmetic, and u(|c| + Σ|a_h|) and more (`verify.chain.layer.storage`) for what storing ratios, gains and weights may add to it.
     """
     heads = list(range(len(fused.rpe)))
     if reader.bank == "minimal":

@@ -48,9 +48,10 @@ def _promise(layer: FusedLayer, target: FixedMemory, bank: str, rpe: Rpe, row: i
     if bank == "balanced" and len(set(kinds)) == 1:
         return own_error(layer, target, row)
     if len(set(kinds)) > 1:
-        if bank != "minimal" or kinds.count("log") != 1 or lag != 2 * kinds.count("lin") + 1:
-            raise InputError("a layer with both RPE types is one of theorem 3.1's banks only as one log and n lin heads for lag 2n + 1")
-        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]])
+        if bank != "minimal" or kinds.count("log") != 1 or lag // 2 != kinds.count("lin"):
+            raise InputError("a layer with both RPE types is a bank of theorem 3.1 only as one log and n lin heads for lag 2n or 2n + 1")
+        fastest = max(layer.decays[h] for h in heads if layer.rpe[h] == "lin")
+        return mixed_bound(lag, layer.decays[heads[kinds.index("log")]], fastest)
     return base.extraction_budget(bank, rpe, lag, [layer.decays[h] for h in heads])
 
 
