@@ -1,27 +1,54 @@
-# `make demo` and `make test` need Python 3.11+ and make; they create .venv if there is none.
+# Every command needs Python 3.11+ and make, and creates .venv if there is none.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# two test processes on two cores: threads of linear algebra would only get in each other's way
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+QUICK := -n 2 --dist worksteal -m "not deep and not timing"
 
-.PHONY: demo test clean
+.PHONY: demo test test-all coverage lint format docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+# the tour: build, certify, draw
 demo: $(STAMP)
 	$(BIN)/lemmaformer demo --force
 
-# two test processes on two cores: threads of linear algebra would only get in each other's way
-test: export OPENBLAS_NUM_THREADS = 1
-test: $(STAMP)
+# lint, types, and at least one soundness and one sabotage test of every certificate: minutes
+test: lint
+	$(PYTEST) $(QUICK)
+
+# everything: all cases, hypothesis at full depth, experiments, attacks, clocks
+test-all: $(STAMP)
+	LEMMAFORMER_TESTS=all $(PYTEST) -n 2 --dist worksteal -m "not timing"
+	LEMMAFORMER_TESTS=all $(PYTEST) -m timing
+
+# what the quick tests reach, by line and branch
+coverage: $(STAMP)
+	$(PYTEST) $(QUICK) --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not timing"
-	$(BIN)/python -m pytest -m timing
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# what is drawn from tables: the picture of the rooms
+docs: $(STAMP)
+	$(BIN)/python -m tests.house.rooms
+
+# speed, as ratios within one run
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.start_up
+	@$(BIN)/python -c 'import torch' 2>/dev/null || echo 'training against PyTorch needs the extra torch: $(BIN)/pip install -e .[torch]'
+	@! $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python benchmarks/training_speed.py
 
 clean:
-	rm -rf $(VENV) build *.egg-info demo
+	rm -rf $(VENV) .cache build *.egg-info demo

@@ -1,10 +1,20 @@
-"""Shared helpers: the command line in this process, and random one-layer and deep networks."""
+"""Shared helpers: the command line in this process, random networks, compiled programs that are kept, and what a run of the tests took."""
 
+import gc
 import json
+import os
+import resource
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+# Before JAX is loaded: programs that were compiled once, in this run or an earlier one, are read from files.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import numpy as np
 import pytest
@@ -13,8 +23,53 @@ from hypothesis import settings
 import cli
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
 
+STARTED = time.time()
+PEAKS: list[int] = []
+"""Peak memory of every worker in MB."""
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`deep(keep=…)` leaves the cases of a parametrised test that it names to `make test`."""
+    for item in items:
+        for marker in item.iter_markers("deep"):
+            kept = marker.kwargs.get("keep", ())
+            name = getattr(item, "callspec", None) and item.callspec.id  # type: ignore[attr-defined]
+            if name in ((kept,) if isinstance(kept, str) else kept):
+                item.own_markers = [own for own in item.own_markers if own.name != "deep"]
+                item.keywords.pop("deep", None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_are_let_go() -> Iterator[None]:
+    """After a module its compiled programs leave the memory; those of the next one are read from files where they are known."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform != "darwin" else 1024**2)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = _peak()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    PEAKS.append(getattr(node, "workeroutput", {}).get("peak", 0))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The last words: how long it took, and how much memory."""
+    minutes, rest = divmod(round(time.time() - STARTED), 60)
+    peaks = PEAKS or [_peak()]
+    terminalreporter.write_line(f"took {minutes} min {rest} s in {len(peaks)} process(es), of at most {max(peaks)} MB")
 
 
 @dataclass(frozen=True)

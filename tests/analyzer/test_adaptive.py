@@ -14,6 +14,7 @@ from analyzer.targets.adaptive import AdaptiveMemory, Memory, adaptive_from_dict
 from analyzer.targets.files import target_from_dict, target_of_kind
 from analyzer.targets.fixed import FixedMemory
 from analyzer.toml import read_toml
+from tests.depth import examples
 
 SIGNS = [[-1], [1]]
 
@@ -51,7 +52,7 @@ def test_situations_are_what_sequences_can_show() -> None:
     assert nested.occurring(1) == (1, 2) and nested.lag_table(1) == {(0,): 2, (1,): 1}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=4))
 def test_situations_by_brute_force(tables: list[tuple[int, int, int]]) -> None:
     memories: dict[str, Any] = {}

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from analyzer.numbers.exact import upper, working_precision
 from analyzer.numbers.exponential_sums import ExponentialSum, samples, supremum
+from tests.depth import examples
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(-20, 20)), min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_never_below_a_sample_and_hardly_above_the_best(terms: list[tuple[int, int]]) -> None:
     function = ExponentialSum(tuple(arb(w) / 10 for w, _ in terms), tuple((arb(c),) for _, c in terms))
     with working_precision(128):

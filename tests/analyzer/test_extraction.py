@@ -28,6 +28,7 @@ from analyzer.lemmas.extraction import (
 )
 from analyzer.lemmas.extraction import T as LAG
 from analyzer.numbers.exact import rational, upper, working_precision
+from tests.depth import examples
 
 
 def formula(rpe: str, lag: float, heads: float, n: int, alpha: float, gamma: float) -> float:
@@ -55,7 +56,7 @@ def test_bound_against_an_independent_evaluation(run, rpe: str, tuning: str) -> 
 
 
 @given(st.sampled_from(["lin", "log"]), st.integers(2, 300), st.integers(1, 8), st.floats(0.001, 3), st.floats(0.001, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_tuned_parameters_are_the_minimum(rpe: str, lag: int, rate: int, alpha: float, gamma: float) -> None:
     best = extraction_bound(rpe, lag, 10**5, rate, tuned(rpe, lag))
     other = extraction_bound(rpe, lag, 10**5, rate, Tuning(rational(alpha), rational(gamma)))
@@ -63,7 +64,7 @@ def test_tuned_parameters_are_the_minimum(rpe: str, lag: int, rate: int, alpha: 
 
 
 @given(st.sampled_from(["lin", "log"]), st.integers(1, 1000), st.integers(16, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_tuned_is_never_above_paper(rpe: str, lag: int, heads: int) -> None:
     assert upper(attention_bound(rpe, (lag,), heads, "tuned").total) <= upper(attention_bound(rpe, (lag,), heads, "paper").total)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from analyzer.errors import InputError
 from analyzer.language.formulas import Formula, parse_formula
 from analyzer.numbers.exact import interval
+from tests.depth import examples
 
 TEXTS = [
     "exp(-(u-v)**2)",
@@ -66,7 +67,7 @@ def test_taylor_coefficients_are_derivatives(text: str, index: int) -> None:
         assert abs(float(coefficient) - float(exact.evalf(30))) < 1e-10
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     text=st.sampled_from(TEXTS),
     low=st.tuples(st.floats(0, 0.9), st.floats(0, 0.9)),

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps, l1_norm
 from analyzer.numbers.exact import lower, upper, working_precision
+from tests.depth import examples
 
 
 @given(st.lists(st.tuples(st.integers(1, 95), st.integers(-50, 50)), min_size=1, max_size=5, unique_by=lambda t: t[0]), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_exponential_sums_against_brute_force(heads: list[tuple[int, int]], lag: int) -> None:
     """Ratios up to 0.95: 2000 terms leave a tail below 1e-40."""
     kernel = DeliveredKernel(

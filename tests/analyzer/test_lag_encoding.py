@@ -15,6 +15,7 @@ from analyzer.numbers.exact import upper
 from constructions.neurons.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.theorems.thm_4_4 import parent_points
 from tests.analyzer.test_adaptive import target
+from tests.depth import examples
 
 
 def value(neurons: list[Neuron], point: list[fmpq]) -> fmpq:
@@ -114,7 +115,7 @@ def test_rounding_margins() -> None:
 small = st.integers(-6, 6).map(lambda n: fmpq(n, 4))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(st.tuples(small, small), small, small), min_size=1, max_size=7),
     st.tuples(small, small),

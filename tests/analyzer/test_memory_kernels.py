@@ -14,6 +14,7 @@ from analyzer.kernels.memory_kernels import Envelope, parse_kernel
 from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.files import target_from_dict
 from analyzer.targets.kernel import KernelMemory
+from tests.depth import examples
 
 VALUES: list[tuple[str, Callable[[int], float]]] = [
     ("exp(-s/5)", lambda s: math.exp(-s / 5)),
@@ -105,7 +106,7 @@ def test_weights_that_are_too_heavy_give_no_number() -> None:
     rate=st.sampled_from(["s/2", "s/20", "s**2/50 - s/5", "(s-9)**2/30"]),
     start=st.integers(20, 80),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_tails_are_upper_bounds(q: str, shift: int, rate: str, start: int) -> None:
     kernel = parse_kernel(f"(s + {shift + 1})**{q} * exp(-({rate}))")
     with working_precision(96):
@@ -117,7 +118,7 @@ def test_tails_are_upper_bounds(q: str, shift: int, rate: str, start: int) -> No
 
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @given(data=st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_error_kernels_on_blocks(rpe: str, data: st.DataObject) -> None:
     """κ − ρ with sign changes and a heavy tail: the enclosure against a sum of 40000 terms and what the integral leaves."""
     decays = data.draw(st.lists(st.integers(1, 400), min_size=1, max_size=3, unique=True))

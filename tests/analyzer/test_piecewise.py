@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from analyzer.language.formulas import parse_formula
 from analyzer.numbers.piecewise import Neurons, bilinear_error, distance, interpolation_error
 from analyzer.targets.coupling import coupling_from_dict, grid_error
+from tests.depth import examples
 
 rationals = st.fractions(-3, 3, max_denominator=16).map(lambda q: fmpq(q.numerator, q.denominator))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(st.tuples(rationals, rationals, rationals), min_size=0, max_size=8), slope=rationals, offset=rationals)
 def test_neurons_are_evaluated_exactly(rows: list[tuple[fmpq, fmpq, fmpq]], slope: fmpq, offset: fmpq) -> None:
     neurons = Neurons([b for b, _, _ in rows], [c for _, c, _ in rows])

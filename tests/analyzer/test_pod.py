@@ -31,6 +31,7 @@ from analyzer.lemmas.pod import (
 )
 from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.coupling import FormulaCoupling, SineCoupling, parse_coupling
+from tests.depth import examples
 
 U, V, PI = sympy.Symbol("u"), sympy.Symbol("v"), sympy.pi
 DIGITS = 40
@@ -193,7 +194,7 @@ texts = st.lists(term, min_size=1, max_size=3).map(" + ".join)
 
 
 @given(texts, st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_exact_and_quadrature_agree(text: str, centred: bool) -> None:
     coupling = parse_coupling(text)
     exact, sampled = pod(coupling, centred=centred), nystrom(coupling, centred=centred)
@@ -322,7 +323,7 @@ def test_a_changed_rule_is_refused() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12), st.floats(1e-12, 1e12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_defects_of_products_are_bounded(seed: int, size: int, scale: float) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal((3, size)) * scale, rng.standard_normal((size, 4))

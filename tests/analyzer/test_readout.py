@@ -12,6 +12,7 @@ from analyzer.errors import InputError
 from analyzer.numbers.exact import upper
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.readout import ReadOut, read_out
+from tests.depth import examples
 
 ENVIRONMENT = {"exp": math.exp, "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "relu": lambda v: max(v, 0.0), "abs": abs}
 
@@ -59,7 +60,7 @@ def _readout(pair: Pair) -> ReadOut:
 
 
 @given(expressions(), st.tuples(*[st.floats(-1, 1)] * 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_ridge_sum_is_the_expression(pair: Pair, point: tuple[float, float, float]) -> None:
     readout = _readout(pair)
     wanted = pair[1](dict(zip(("x0", "m1", "m2"), point, strict=True)))
@@ -67,7 +68,7 @@ def test_ridge_sum_is_the_expression(pair: Pair, point: tuple[float, float, floa
 
 
 @given(expressions(), st.tuples(*[st.floats(-1, 1)] * 3), st.integers(0, 2), st.floats(-1, 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_lipschitz_bounds_every_difference(pair: Pair, point: tuple[float, float, float], slot: int, other: float) -> None:
     readout = _readout(pair)
     moved = list(point)

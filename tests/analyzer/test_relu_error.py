@@ -11,6 +11,7 @@ from analyzer.lemmas.relu_error import Neuron, readout_error, spline_bound
 from analyzer.numbers.exact import rational, upper, working_precision
 from analyzer.targets.readout import ReadOut, read_out
 from constructions.neurons.feedforward import barron, spline
+from tests.depth import examples
 
 TEXTS = ["m1*m2", "x0 + m1*m2 - 0.5*(m1 + 2*m2)**3", "2*exp(x0/2) + tanh(m1 - m2)", "relu(m1 - 0.3) + abs(m2) + sin(2*x0)", "x0*m1*m2 + 1"]
 RADII = [arb(1), arb("1.01"), arb("1.01")]
@@ -43,7 +44,7 @@ def test_splines_keep_their_promise(text: str, error: float) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_random_neurons_never_beat_the_certificate(seed: int) -> None:
     rng = np.random.default_rng(seed)
     readout = read_out(TEXTS[seed % len(TEXTS)], ("m1", "m2"), 1)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from analyzer.errors import InputError
 from analyzer.kernels.sign_runs import SignedBank, crude_tail, tail
 from analyzer.numbers.exact import working_precision
+from tests.depth import examples
 
 DECAYS = {"lin": st.integers(1, 60), "log": st.integers(25, 120)}
 
 
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_tails_enclose_the_sum(rpe: str, data: st.DataObject) -> None:
     sixteenths = data.draw(st.lists(DECAYS[rpe], min_size=1, max_size=5, unique=True))
     weights = data.draw(st.lists(st.integers(-50, 50).filter(bool), min_size=len(sixteenths), max_size=len(sixteenths)))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from analyzer.numbers.exact import working_precision
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 from constructions.run.fused import fuse
+from tests.depth import examples
 
 RUNS = st.lists(
     st.tuples(st.sampled_from(["lin", "log"]), st.integers(1, 3), st.sampled_from([1, 2, 5]), st.integers(1, 10)), min_size=1, max_size=5
@@ -16,7 +17,7 @@ RUNS = st.lists(
 
 @given(RUNS, st.integers(0, 2**32 - 1))
 @example([("log", 1, 1, 5), ("log", 1, 1, 2), ("log", 1, 1, 4)], 3)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_kernels_are_the_definition(runs: list[tuple[str, int, int, int]], seed: int) -> None:
     """Banks of many shapes: short runs, equal starts, lin and log mixed, heads without weight."""
     rng = np.random.default_rng(seed)

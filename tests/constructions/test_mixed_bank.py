@@ -13,6 +13,7 @@ from analyzer.errors import InputError
 from analyzer.lemmas.quadrature import ROOM, closed_bound, gauss, mixed_bound, mixed_rule, precision, radau
 from analyzer.limits.lag_law import applies, lag_law
 from analyzer.numbers.exact import lower, upper, working_precision
+from tests.depth import examples
 
 EVEN = (2, 4, 6, 10)
 
@@ -22,7 +23,7 @@ def mixed(lag: int, error: float = 1e-6) -> lf.Network:
 
 
 @given(st.integers(1, 12), st.integers(9, 800))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_rules_have_their_zeros_and_one_sign(lag: int, eighths: int) -> None:
     """R(s) = 0 before the lag, R(s) > 0 from it on, positive weights, nodes in (0, 1); and the closed bound (3.10) is one."""
     decay = fmpq(eighths, 8)
@@ -38,7 +39,7 @@ def test_rules_have_their_zeros_and_one_sign(lag: int, eighths: int) -> None:
 
 
 @given(st.integers(1, 5), st.integers(2, 60), st.integers(1, 30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_small_node_costs_what_the_page_says(nodes: int, decay: int, depth: int) -> None:
     """(3.9) between two nodes ε: R falls as ε grows at every s, and R(T) at most by 1 − ε/x; so e grows at most by its inverse."""
     p = fmpq(decay)

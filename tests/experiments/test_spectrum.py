@@ -20,6 +20,7 @@ from constructions.run import stream
 from constructions.run.reference import forward
 from constructions.run.stream import coupled_layers
 from tests.conftest import random_network
+from tests.depth import examples
 from verify.compare.spectrum import coupling_spectra, power_law, spectra, summarise
 
 Run = Callable[..., Any]
@@ -73,7 +74,7 @@ def test_the_standard_error_is_the_textbook_one() -> None:
     assert power_law(x[:2], y[:2]) is None and power_law(x, y - 0.4) is None and power_law(np.ones(5), y) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=st.integers(1, 12),

@@ -20,6 +20,7 @@ import lemmaformer as lf
 from analyzer.families import Adaptive, AdaptiveBound, Coupling, CouplingBound, Fixed, FixedBound, Kernel, KernelBound
 from analyzer.options import Options, choices_of, typed_fields
 from lemmaformer import options as commands
+from tests.depth import examples
 
 ROOT = Path(__file__).parent.parent.parent
 CLASSES = [Fixed, Adaptive, Kernel, Coupling, FixedBound, AdaptiveBound, KernelBound, CouplingBound] + [
@@ -50,7 +51,7 @@ def test_every_public_name_has_a_sentence_and_an_example_that_runs(name: str, tm
 
 
 @pytest.mark.parametrize(("cls", "name"), CHOICES, ids=lambda value: getattr(value, "__name__", value))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(text=st.text(max_size=12))
 def test_unknown_strings_are_errors_that_name_the_option(cls: type[Options], name: str, text: str) -> None:
     allowed = choices_of(cls, name)

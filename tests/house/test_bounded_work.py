@@ -177,7 +177,7 @@ BUILDS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("arguments", BUILDS, ids=[" ".join(a[1:]) for a in BUILDS])
 def test_the_largest_builds_end_within_their_memory(arguments: list[str], tmp_path: Path) -> None:
     """Couplings of the greatest length, and balanced banks of log heads in floats: an answer, or a refusal with a way out."""

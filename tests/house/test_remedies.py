@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[Target, Options]] = {
 SLOW = {"lag 30, float64", "chain of few layers"}
 
 
-@pytest.mark.parametrize("case", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in REFUSED])
+@pytest.mark.parametrize("case", [pytest.param(name, marks=pytest.mark.deep) if name in SLOW else name for name in REFUSED])
 def test_every_remedy_leads_on(case: str) -> None:
     target, options = REFUSED[case]
     refusal = attempt(target, options)
@@ -124,7 +124,7 @@ def test_every_remedy_leads_on(case: str) -> None:
 
 SLOW_EXAMPLES = {"sines", "low_rank", "smooth_coupling"}
 GALLERY = [
-    pytest.param(path.stem, marks=pytest.mark.slow) if path.stem in SLOW_EXAMPLES else path.stem for path in sorted(EXAMPLES.glob("*.toml"))
+    pytest.param(path.stem, marks=pytest.mark.deep) if path.stem in SLOW_EXAMPLES else path.stem for path in sorted(EXAMPLES.glob("*.toml"))
 ]
 
 

@@ -22,6 +22,7 @@ from analyzer.limits.budgeted_error import (
     upper_bound,
 )
 from analyzer.numbers.exact import upper, working_precision
+from tests.depth import examples
 
 UNIT = fmpq(1, 2**24)
 
@@ -48,7 +49,7 @@ def test_no_head_exceeds_the_supremum(family: str) -> None:
 
 
 @given(st.integers(1, 12), st.integers(4, 60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_the_hand_bound_is_one_of_these_certificates(lag: int, bits: int) -> None:
     """(−1)^s C(2T, s) gives (1−z)^{2T+1}: min(1, u·C(2T, T)) to within the sharpness of the enclosure."""
     unit = fmpq(1, 2**bits)

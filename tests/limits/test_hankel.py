@@ -25,6 +25,7 @@ from analyzer.limits.hankel import (
     sign_bound,
 )
 from analyzer.numbers.exact import working_precision
+from tests.depth import examples
 from verify.limits.hankel import check_kernel_certificate, kernel_certificate
 
 
@@ -66,7 +67,7 @@ KNOWN = {
 
 
 @given(st.sampled_from(sorted(KNOWN)), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_bank_beats_the_bound(known: tuple[str, str, int], data: st.DataObject) -> None:
     """Random decays, weights by least squares: the ℓ¹ error on a window never falls below the bound."""
     text, rpe, heads = known
@@ -82,7 +83,7 @@ def test_no_bank_beats_the_bound(known: tuple[str, str, int], data: st.DataObjec
 
 
 @given(st.lists(st.integers(-8, 8), min_size=1, max_size=8), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_signs_by_brute_force(sizes: list[int], heads: int) -> None:
     from unittest.mock import Mock
 

@@ -25,6 +25,7 @@ from analyzer.limits.jl_6 import (
     swapped_ends,
     truncated_exponential,
 )
+from tests.depth import examples
 from verify.report.tables import show_rnn_limits
 
 EXPONENTIAL = parse_kernel("exp(-s)")
@@ -116,7 +117,7 @@ def test_the_floors_of_linear_models_are_least_squares() -> None:
     assert floor.linear == pytest.approx(rest @ rest / 12 / length, rel=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.permutations(range(8)), st.integers(0, 2**32 - 1))
 def test_no_causal_table_beats_the_floor(order: list[int], seed: int) -> None:
     """The best causal predictor of a linear target knows the seen tokens and the mean of the others: it attains (b)."""
@@ -167,7 +168,7 @@ def test_enclosures_contain_exact_singular_values() -> None:
         singular_values([[fmpq(1)], [fmpq(1), fmpq(2)]])
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6))
 def test_positive_filters_raise_the_rank_to_their_length(weights: list[int]) -> None:
     theta = [fmpq(w, sum(weights)) for w in weights]
@@ -191,7 +192,7 @@ def test_the_filtered_complexity_is_the_closed_form() -> None:
         mixing(parse_kernel("(s+1)**-2"), theta)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=5).filter(any), st.integers(1, 12), st.integers(1, 6))
 def test_a_filter_that_looks_ahead(weights: list[int], last: int, rate: int) -> None:
     """Its kept terms never grow, its future terms are the floor, both by running the filter on unit impulses."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from analyzer.errors import InputError
 from analyzer.limits.pi_law import best_pi_bound, coefficients, hand_bound, pi_bound, rule
 from analyzer.numbers.exact import upper, working_precision
+from tests.depth import examples
 
 
 def test_coefficients_are_those_of_the_cosine() -> None:
@@ -28,7 +29,7 @@ def test_coefficients_are_those_of_the_cosine() -> None:
 
 
 @given(st.integers(1, 400), st.integers(1, 20))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_supremum_is_one(eighths: int, lag: int) -> None:
     """No coefficient of a much longer stretch than the one that was followed exceeds the bound."""
     frequency = fmpq(eighths, 8)

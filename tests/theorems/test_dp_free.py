@@ -24,6 +24,7 @@ from constructions.run import fast, reference
 from constructions.theorems.thm_3_1 import build
 from constructions.theorems.thm_5_1 import build as build_kernel
 from tests.conftest import random_network
+from tests.depth import examples
 from verify.layers import dp_free
 from verify.layers.dp_free import LayerError, layer_error
 from verify.theorems.thm_3_1 import verify
@@ -135,7 +136,7 @@ def problems(draw: st.DrawFn) -> tuple[Transformer, FixedMemory | KernelMemory, 
 
 
 @given(problems())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_counterexample(problem: tuple[Transformer, FixedMemory | KernelMemory, int]) -> None:
     """Random weights of all kinds against random and adversarial sequences, with few cells and without."""
     network, target, seed = problem
@@ -436,7 +437,7 @@ RATIONALS = st.integers(-12, 12).map(lambda n: fmpq(n, 4))
 
 
 @given(st.lists(st.tuples(st.tuples(RATIONALS, RATIONALS), RATIONALS, RATIONALS), min_size=1, max_size=9), st.tuples(RATIONALS, RATIONALS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_neurons_by_direction(neurons: Sequence[Any], offset: tuple[fmpq, fmpq]) -> None:
     """Groups add up to the neurons, on the line and on a range, and their Lipschitz constants hold."""
     rows, bias, outer = zip(*neurons, strict=True)

@@ -24,6 +24,7 @@ from constructions.run import fast, reference
 from constructions.run.execute import run as evaluate
 from constructions.theorems.construction import Construction
 from constructions.theorems.jl_4_2 import build
+from tests.depth import examples
 from verify.chain.certificate import Certificate, Verdict
 from verify.theorems.jl_4_2 import coupling_error, read, verify
 
@@ -191,7 +192,7 @@ def test_a_changed_weight_is_caught(quick: None, place: str, index: tuple[int, .
         assert errors.max() <= found.certified
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([0.1, 1.0, 3.0]))
 def test_random_weights_are_certified_truly(seed: int, scale: float) -> None:
     """Networks of the right shape with any weights: the coupling's error bounds what a fine grid shows."""

@@ -14,6 +14,7 @@ from analyzer.theorems import prop_4_2
 from constructions.network.transformer import Layer
 from constructions.run.execute import run
 from constructions.theorems.prop_4_2 import build
+from tests.depth import examples
 from verify.theorems.prop_4_2 import verify
 
 
@@ -36,7 +37,7 @@ def test_the_certificate_is_checked() -> None:
         prop_4_2.lower_bound([])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.fractions(-2, 2), min_size=4, max_size=4))
 def test_no_affine_functional_does_better(coefficients) -> None:  # type: ignore[no-untyped-def]
     """Brute force over the alphabet: the worst error of c + Σ a_s x_{t−s} is at least 1."""

@@ -14,6 +14,7 @@ from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast
 from constructions.run.fused import fuse
 from tests.conftest import random_network
+from tests.depth import examples
 from verify.chain.rounding import Arithmetic, Rounded, evaluation_error
 
 
@@ -38,7 +39,7 @@ def exact_output(network: Transformer, tokens: np.ndarray) -> arb:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["lin", "log"]), st.sampled_from(["float32", "float64"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_real_runs_stay_within_the_analysis(seed: int, rpe: str, dtype: str) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, [rpe] * 4, dtype=dtype, bias=False)
@@ -94,7 +95,7 @@ def test_long_log_heads_are_not_certified_in_floats() -> None:
         evaluation_error(network, fuse(network), [arb(1)] * 3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(-1e6, 1e6, width=32), st.floats(-1e6, 1e6, width=32), st.floats(0, 1e-3))
 def test_products_with_a_factor(factor: float, value: float, off: float) -> None:
     """fl(factor · (value + off)) against factor · value, with the error that the value carries."""
@@ -108,7 +109,7 @@ def test_products_with_a_factor(factor: float, value: float, off: float) -> None
     assert found.magnitude >= abs(arb(rational(factor)) * exact).lower()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_sums_in_any_order(seed: int) -> None:
     """Zeros and powers of 2 among the weights: float32 sums in a random order against the bound, which counts neither."""
@@ -124,7 +125,7 @@ def test_sums_in_any_order(seed: int) -> None:
     assert abs(arb(rational(float(total)) - exact)) <= bound.error.upper()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.02, 4.0))
 def test_scans_that_start_from_a_constant_past(seed: int, decay: float) -> None:
     """Heads of a float32 network whose past is not zero, against the exact sum over the infinite past."""

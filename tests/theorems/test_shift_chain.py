@@ -39,6 +39,7 @@ from constructions.theorems.shift_chain import (
     shift_errors,
 )
 from tests.conftest import random_network
+from tests.depth import examples
 from tests.theorems.test_thm_3_1 import chain_holds, wanted
 from verify.chain.certificate import Certificate, Verdict
 from verify.theorems.shift_chain import verify
@@ -99,14 +100,14 @@ def test_equal_layers_compile_once() -> None:
 
 
 @given(st.lists(st.floats(0, 0.3), min_size=1, max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_composition(errors: list[float]) -> None:
     found = upper(composed([arb(e) for e in errors]))
     assert found == pytest.approx(math.prod(1 + e for e in errors) - 1, rel=1e-9, abs=1e-12)
 
 
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_plans_are_optimal(lag: int, seed: int) -> None:
     """Against all chains of the options, for costs on the planner's grid."""
     rng = np.random.default_rng(seed)
@@ -221,7 +222,7 @@ def test_a_fast_head_replaces_the_residual() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.integers(1, 4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_runs_of_arbitrary_chains_stay_within_the_analysis(seed: int, dtype: str, layers: int) -> None:
     """Any weights on the layout of a chain, good or bad: float runs against the same network in exact arithmetic."""
     rng = np.random.default_rng(seed)
@@ -338,7 +339,7 @@ def test_lag_one_thousand_exactly() -> None:
 
 
 @given(st.lists(st.integers(-16, 16), min_size=2, max_size=6, unique=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_plateaus(numbers: list[int]) -> None:
     letters = tuple(sorted(fmpq(n, 16) for n in numbers))
     stairs = Plateaus(letters)

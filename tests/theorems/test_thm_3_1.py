@@ -20,6 +20,7 @@ from constructions.run.execute import run
 from constructions.run.fused import fuse
 from constructions.theorems.assembly import slots
 from constructions.theorems.thm_3_1 import build
+from tests.depth import examples
 from verify.chain.certificate import Certificate, Verdict
 from verify.theorems.thm_3_1 import verify
 
@@ -149,7 +150,7 @@ def problems(draw: st.DrawFn, family: str) -> tuple[FixedMemory, dict[str, Any]]
 
 @pytest.mark.parametrize("family", ["exact", "float", "interpolation"])
 @given(data=st.data())
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_chain_never_breaks(family: str, data: st.DataObject) -> None:
     """240 random targets, read-outs, banks, types: witness ≤ certified ≤ bound, and random inputs stay below certified."""
     target, options = data.draw(problems(family))

@@ -24,6 +24,7 @@ from constructions.run.lagged import ExactRunner
 from constructions.theorems.construction import Construction
 from constructions.theorems.thm_4_4 import build, slots_of
 from tests.analyzer.test_adaptive import target
+from tests.depth import examples
 from verify.chain.certificate import Certificate, Verdict
 from verify.theorems.thm_4_4 import verify
 
@@ -207,7 +208,7 @@ def python_value(rules: list[Rule], sequence: list[int], t: int) -> tuple[int, i
     return sum(known[rule.name] for rule in rules), max(levels.values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(dependency_graphs(), st.sampled_from(["lin", "log"]), st.sampled_from(["dp", "tmx"]), st.integers(0, 99))
 def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any, attention: str, seed: int) -> None:
     """Layers = levels + 1, and the network is right."""

@@ -24,6 +24,7 @@ from constructions.network.transformer import Transformer
 from constructions.run.execute import run as evaluate
 from constructions.theorems.thm_5_1 import build
 from tests.constructions.test_bundle import keep, rewrite
+from tests.depth import examples
 from verify.chain.certificate import Verdict
 from verify.theorems.thm_5_1 import verify
 
@@ -214,7 +215,7 @@ def test_log_networks_in_floats() -> None:
         {"rpe": st.sampled_from(["lin", "log"]), "heads": st.integers(2, 4), "dtype": st.sampled_from(["exact", "float64"])}
     ),
 )
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_chain_never_breaks(texts: list[str], formula: str | None, options: dict[str, Any]) -> None:
     target = KernelMemory(tuple(texts), formula=formula)
     try:
