@@ -101,7 +101,7 @@ def test_a_short_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(row["centred"]["singular_values"]) == row["m_h"] >= row["centred"]["effective_rank"]["mean"] - 1e-9
     assert answer["rows"][1]["centred"]["decay_exponent"] is None and answer["rows"][2]["centred"]["decay_exponent"]["mean"] > 0
     assert answer["fits"]["cross_entropy"]["line_error"] > 0 and (tmp_path / "f.png").stat().st_size > 0
-    from verify.report.tables import show_digits
+    from verify.report.experiments import show_digits
 
     show_digits(answer)
 

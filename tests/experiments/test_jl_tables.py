@@ -28,7 +28,8 @@ from verify.experiments.jl_tables import (
     random_kernel,
     reordered,
 )
-from verify.report.tables import _training_line, show_jl_table
+from verify.report.experiments import show_jl_table
+from verify.report.progress import training_line
 
 SMALL = replace(DEFAULT, steps=600, seeds=1, width=32, held_out=512)
 
@@ -132,7 +133,7 @@ def test_the_report_shows_every_row(third: Experiment, capsys: pytest.CaptureFix
 
 
 def test_progress_says_step_loss_and_time_left() -> None:
-    line = _training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
+    line = training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
     assert line == "RNN: step 30 of 60, 1:15 left, loss 1.0e-03 2.0e-04"
 
 

@@ -15,7 +15,7 @@ from constructions.training.trainable import initial, outputs
 from lemmaformer.experiments import WE
 from verify.experiments import we
 from verify.experiments.we import DEFAULT, FULL, Arm, Claim, Experiment, Protocol, Row, Rule, Task
-from verify.report.tables import show_we
+from verify.report.experiments import show_we
 
 SMALL = Protocol(steps=400, seeds=1, length=128, heads=8, width=64, held_out=1024, core=True)
 
