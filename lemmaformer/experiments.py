@@ -67,12 +67,12 @@ def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure
 
 def horizon(options: HorizonRuns | None = None, **keywords: OptionValue) -> HorizonExperiment:
     """Do trained float32 networks ever beat the certified optimum for a lag, and where do they stop learning it?"""
-    from verify.experiments.horizon import Protocol, run
+    from verify.experiments.horizon import HorizonProtocol, run
     from verify.report.progress import training
 
     chosen = HorizonRuns.of(options, keywords)
     with training(not PROGRESS.get()) as report:
-        return HorizonExperiment(run(Protocol(chosen.longest, chosen.seeds, chosen.steps), report))
+        return HorizonExperiment(run(HorizonProtocol(chosen.longest, chosen.seeds, chosen.steps), report))
 
 
 def we(name: str, options: WeSeeds | None = None, **keywords: OptionValue) -> WeRegression:

@@ -52,7 +52,7 @@ class PowerLaw:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class LogitSpectrum:
     """Singular values, largest first (0 where they drown in rounding), and their summaries."""
 
     singular_values: tuple[float, ...]
@@ -73,8 +73,8 @@ class HeadSpectrum:
     name: str
     dk: int
     tokens: int
-    plain: Spectrum
-    centred: Spectrum
+    plain: LogitSpectrum
+    centred: LogitSpectrum
 
     def as_dict(self) -> dict[str, Any]:
         place = {"layer": self.layer, "head": self.head, "name": self.name, "dk": self.dk, "tokens": self.tokens}
@@ -96,18 +96,18 @@ def power_law(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) 
     return PowerLaw(slope, error, float(v.mean() - slope * u.mean()))
 
 
-def summarise(values: np.ndarray) -> Spectrum:
+def summarise(values: np.ndarray) -> LogitSpectrum:
     """The summaries of singular values in descending order; zeros at the end are beyond the numerical rank."""
     rank = int(np.count_nonzero(values))
     if rank == 0:
-        return Spectrum(tuple(map(float, values)), 0, 0.0, 0, None, None, (0.0,) * len(values))
+        return LogitSpectrum(tuple(map(float, values)), 0, 0.0, 0, None, None, (0.0,) * len(values))
     energy = (values / values[0]) ** 2
     share = energy / energy.sum()
     used = share[share > 0]
     # the tail is added from its small end: 1 − cumulated share would be all rounding there
     tail = np.append(np.cumsum(share[::-1])[::-1][1:], 0.0)
     fitted = power_law(np.arange(1, rank + 1), values[:rank])
-    return Spectrum(
+    return LogitSpectrum(
         singular_values=tuple(map(float, values)),
         numerical_rank=rank,
         effective_rank=float(np.exp(-(used * np.log(used)).sum())),
@@ -123,7 +123,7 @@ def _triangular(factor: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.qr(factor / np.sqrt(len(factor)), mode="r"))
 
 
-def coupling_spectra(queries: np.ndarray, keys: np.ndarray) -> tuple[Spectrum, Spectrum]:
+def coupling_spectra(queries: np.ndarray, keys: np.ndarray) -> tuple[LogitSpectrum, LogitSpectrum]:
     """Spectra of the logits ⟨q_i, k_j⟩/√(rows · columns), plain and with each row's mean over the keys removed.
 
     queries (N, d_k) and keys (N', d_k) give min(N, N', d_k) values. Those below max(N, N', d_k) · 2⁻⁵² ‖Q‖ ‖K‖, the customary size of
