@@ -6,12 +6,14 @@
     net = lf.build(target, error=1e-2)          # the network of the theorem's proof
     net.verify()                                # witness ≤ certified ≤ bound
 
-Names are loaded when they are used: importing the package loads neither JAX nor sympy. May import from `verify.experiments` and what lies
-below it.
+Names are loaded when they are used: importing the package loads neither JAX nor sympy, rich nor matplotlib. May import from
+`verify.experiments`, `verify.report` and what lies below them.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from analyzer.notebooks import show_with
 
 if TYPE_CHECKING:
     from analyzer.errors import InputError, LemmaformerError, Refusal
@@ -70,3 +72,13 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _html(result: object) -> str:
+    """Pages of notebooks come from the report, which is loaded when the first one is made."""
+    from verify.report.showing import html
+
+    return html(result)
+
+
+show_with(_html)

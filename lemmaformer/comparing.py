@@ -36,14 +36,14 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
     for name, network in zip(names_of(places), networks, strict=True):
         if network.transformer.dim != common.dim:
             raise InputError(f"{name} reads tokens of dimension {network.transformer.dim}, the target has {common.dim}")
-    from verify.compare.side_by_side import Protocol, compare, derived_length
+    from verify.compare.side_by_side import ComparisonProtocol, compare, derived_length
 
     derived = derived_length(common, [network.transformer for network in networks])
     count = options.length or min(MAX_COMPARED_LENGTH, derived)
     if options.sequences * count * common.dim > MAX_TOKENS:
         raise InputError(f"{options.sequences} sequences of {count} tokens are more than {MAX_TOKENS} numbers; give fewer or shorter ones")
     drawn = "letters" if common.alphabet is not None else options.tokens or "uniform"
-    protocol = Protocol(options.sequences, count, first, options.seed, drawn)
+    protocol = ComparisonProtocol(options.sequences, count, first, options.seed, drawn)
     with stepping("comparing") as step:
         columns = [(name, network.bundle) for name, network in zip(names_of(places), networks, strict=True)]
         return Comparison(compare(columns, common, protocol, step))

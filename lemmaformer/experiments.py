@@ -29,7 +29,7 @@ WE: dict[str, tuple[str, int, int]] = {
 def jl_table(table: Literal[2, 3], options: FullSeeds | None = None, **keywords: OptionValue) -> JlTable:
     """Jiang & Li, Table 2 (order and filters) or 3 (a memory without structure)."""
     from verify.experiments import jl_tables
-    from verify.report.tables import training
+    from verify.report.progress import training
 
     if table not in (2, 3):
         raise InputError(f"table is {table!r}; choose from 2, 3")
@@ -56,7 +56,7 @@ def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure
     chosen = Digits.of(options, keywords)
     images, labels = digits()
     from verify.experiments.jl_digits import run
-    from verify.report.tables import training
+    from verify.report.progress import training
 
     start = time.perf_counter()
     with training(not PROGRESS.get()) as report:
@@ -66,12 +66,12 @@ def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure
 
 def horizon(options: HorizonRuns | None = None, **keywords: OptionValue) -> HorizonExperiment:
     """Do trained float32 networks ever beat the certified optimum for a lag, and where do they stop learning it?"""
-    from verify.experiments.horizon import Protocol, run
-    from verify.report.tables import training
+    from verify.experiments.horizon import HorizonProtocol, run
+    from verify.report.progress import training
 
     chosen = HorizonRuns.of(options, keywords)
     with training(not PROGRESS.get()) as report:
-        return HorizonExperiment(run(Protocol(chosen.longest, chosen.seeds, chosen.steps), report))
+        return HorizonExperiment(run(HorizonProtocol(chosen.longest, chosen.seeds, chosen.steps), report))
 
 
 def we(name: str, options: WeSeeds | None = None, **keywords: OptionValue) -> WeRegression:
@@ -80,7 +80,7 @@ def we(name: str, options: WeSeeds | None = None, **keywords: OptionValue) -> We
         raise InputError(f"experiment is {name[:40]!r}; choose from {', '.join(WE)}")
     chosen = WeSeeds.of(options, keywords)
     from verify.experiments import we as experiments
-    from verify.report.tables import training
+    from verify.report.progress import training
 
     protocol = (experiments.FULL if chosen.full else experiments.DEFAULT)[name]
     protocol = replace(protocol, seeds=chosen.seeds or protocol.seeds, steps=chosen.steps or protocol.steps, seed=chosen.seed)
@@ -95,7 +95,7 @@ def we_lm(text: str | Path, options: Language | None = None, **keywords: OptionV
     chosen = Language.of(options, keywords)
     corpus = read_corpus(Path(text), chosen.length)
     from verify.experiments.we_lm import run
-    from verify.report.tables import training
+    from verify.report.progress import training
 
     with training(not PROGRESS.get()) as report:
         return WeLanguage(run(corpus, chosen.length, chosen.steps, chosen.seeds, report))
@@ -119,7 +119,7 @@ def arms(network: "Network", out: str | Path, options: ArmsRuns | None = None, *
     from constructions.files.bundle import write
     from verify.bundles.claims import citation_of
     from verify.experiments.arms import compared, train_arms
-    from verify.report.tables import training
+    from verify.report.progress import training
 
     rates: dict[str, Any] = {"continued_rate": chosen.continued_rate, "supervise": chosen.supervise}
     with training(not PROGRESS.get()) as report:

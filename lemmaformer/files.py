@@ -10,6 +10,7 @@ import numpy as np
 from analyzer.errors import InputError
 from lemmaformer.options import MAX_TOKENS, SpectrumHeads
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
+from verify.report.pages import evaluated
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network
@@ -69,8 +70,7 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
     np.save(content, found.outputs)
     write_file(destination, content.getvalue(), overwrite)
     data: Plain = {"output": str(destination), **found.as_dict()}
-    first = f"{found.outputs.shape} outputs in {found.seconds:.3f} s written to {destination}"
-    return Shown(data, (first, *found.remarks()))
+    return Shown(data, (evaluated(found.outputs.shape, found.seconds, destination), *found.remarks()))
 
 
 def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = False) -> Imported:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from analyzer.errors import InputError
 from analyzer.families import Rpe
 from analyzer.statements.registry import THEOREMS
-from lemmaformer.results import Demo, Plain, Shown
+from lemmaformer.results import Plain, Shown, reporter
+from verify.report import pages as report
 
 if TYPE_CHECKING:
     from analyzer.targets.adaptive import AdaptiveMemory
@@ -21,7 +22,7 @@ Form = Literal["page", "latex", "graph", "dot"]
 def listing() -> Shown:
     """All theorems and limits."""
     rows = [{"id": theorem.id, "title": theorem.title} for theorem in THEOREMS.values()]
-    return Shown({"theorems": rows}, tuple(f"{row['id']:15} {row['title']}" for row in rows))
+    return Shown({"theorems": rows}, report.listed(rows))
 
 
 def page(name: str, form: Form, target: Path | None, rpe: Rpe, bank: str) -> Shown:
@@ -31,7 +32,7 @@ def page(name: str, form: Form, target: Path | None, rpe: Rpe, bank: str) -> Sho
         if form != "page" or target is not None:
             raise InputError(f"{name} is a limit, with its proof as text; formulas and graphs are for theorems")
         text = theorem.page.strip()
-        return Shown({"id": theorem.id, "title": theorem.title, "page": text}, wrapped(text))
+        return Shown({"id": theorem.id, "title": theorem.title, "page": text}, report.wrapped(text))
     from analyzer.statements.latex import latex
     from analyzer.statements.proof import dot, tree_lines
 
@@ -47,30 +48,13 @@ def page(name: str, form: Form, target: Path | None, rpe: Rpe, bank: str) -> Sho
     data |= {"lemmas": nodes, "uses": [list(edge) for edge in proof.edges]}
     match form:
         case "page":
-            return Shown(data, wrapped(theorem.page.strip()))
+            return Shown(data, report.wrapped(theorem.page.strip()))
         case "latex":
             return Shown(data, (formula,))
         case "dot":
             return Shown(data, (dot(proof),))
         case "graph":
             return Shown(data, tuple(tree_lines(proof)))
-
-
-def wrapped(text: str) -> tuple[str, ...]:
-    """Paragraphs refilled to the terminal; lines that are indented are formulas and stay."""
-    import shutil
-    import textwrap
-
-    width = max(60, min(shutil.get_terminal_size().columns, 140))
-    lines: list[str] = []
-    for paragraph in text.split("\n\n"):
-        rows = paragraph.splitlines()
-        if any(row.startswith("    ") for row in rows):
-            lines += [piece for row in rows for piece in (textwrap.wrap(row, width, subsequent_indent="        ") or [""])]
-        else:
-            lines += textwrap.wrap(" ".join(rows), width)
-        lines.append("")
-    return tuple(lines[:-1])
 
 
 def adaptive_target(path: Path) -> "AdaptiveMemory":
@@ -109,19 +93,16 @@ class Written(Shown):
     certificates: "tuple[Certificate, ...]" = ()
     after: tuple[str, ...] = ()
     good: bool = True
-    shown_by: ClassVar[str] = ""
 
     @property
     def holds(self) -> bool:
         return self.good
 
     def show(self) -> None:
-        from verify.report.tables import show_certificate, show_lines
-
-        show_lines(self.lines)
+        super().show()
         for certificate in self.certificates:
-            show_certificate(certificate)
-        show_lines(self.after)
+            reporter("certificates:show_certificate")(certificate)
+        reporter(self.shown_by)(self.after)
 
     @classmethod
     def built(cls, net: "Network", out: Path) -> "Written":
@@ -130,9 +111,7 @@ class Written(Shown):
         data: Plain = {"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]}
         after = [f"written to {out}"]
         if "barron" in (card["ffn"], card.get("encode")):
-            draws = card["seeds"]["draws"]
-            text = ", ".join(f"{name} {count}" for name, count in draws.items() if count) if isinstance(draws, dict) else str(draws)
-            after.insert(0, f"Barron samples drawn (seed {card['seeds']['barron']}): {text}")
+            after.insert(0, report.drawn(card["seeds"]))
         assert net.target is not None
         return cls(data, tuple(net.target.tree_lines()), (certificate,), tuple(after), certificate.verdict.value != "violated")
 
@@ -142,28 +121,12 @@ class Written(Shown):
         run = cast("dict[str, Any]", net.card["training"])
         summary = {name: value for name, value in run.items() if name != "recipe"}
         data: Plain = {"out": str(out), "origin": "trained", **net.certificate.as_dict(), "training": summary}
-        first = (
-            f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: mean square loss "
-            f"{summary['first_loss']:.3g} at first, {summary['loss']:.3g} at the end (sampled)"
-        )
-        return cls(data, (first,), (net.certificate,), (f"written to {out}",))
+        return cls(data, (report.trained(summary),), (net.certificate,), (f"written to {out}",))
 
     @classmethod
     def broken(cls, net: "Network", change: "Change", after: "Certificate", out: Path) -> "Written":
         """Two chains side by side."""
         before = net.verify()
         data: Plain = {"out": str(out), "change": change.as_dict(), "before": before.as_dict(), "after": after.as_dict()}
-        chains = [("", "witness", "certified", "bound", "verdict")]
-        for name, found in (("before", before), ("after", after)):
-            chains.append((name, f"{found.witness:.6g}", f"{found.certified:.6g}", f"{found.bound:.6g}", found.verdict.value))
-        rows = ["  ".join(f"{cell:12}" for cell in row).rstrip() for row in chains]
+        rows = report.chains({"before": before, "after": after})
         return cls(data, (str(change), "", *rows, "", after.advice, f"written to {out}"))
-
-
-def toured(out: Path, overwrite: bool) -> Demo:
-    """The tour: shown while it runs."""
-    from lemmaformer.progress import PROGRESS
-    from verify.experiments.demo import run_demo
-
-    wanted = PROGRESS.get()
-    return Demo(run_demo(out, not wanted, show=wanted, overwrite=overwrite))

@@ -11,7 +11,7 @@ PROGRESS: ContextVar[bool] = ContextVar("progress", default=False)
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """A spinner, if somebody wants to see one."""
-    from verify.report.tables import progress
+    from verify.report.progress import progress
 
     with progress(message, not PROGRESS.get()):
         yield
@@ -20,7 +20,7 @@ def working(message: str) -> Iterator[None]:
 @contextmanager
 def stepping(message: str) -> Iterator[Callable[[str], None]]:
     """A spinner that says what is being worked on, if somebody wants to see one."""
-    from verify.report.tables import steps
+    from verify.report.progress import steps
 
     with steps(message, not PROGRESS.get()) as step:
         yield step

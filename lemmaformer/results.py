@@ -1,18 +1,19 @@
 """What the functions of the library return: typed objects that know their JSON, their table and whether they are good news.
 
 A result holds plain data, the very JSON that the command line prints, and gives the numbers that matter by name. Tables and figures are
-made from it at the edge (`verify.report.tables`): by `show`, by notebooks through `_repr_html_`, by `draw`.
+made from it at the edge (`verify.report`): by `show`, by notebooks through `_repr_html_`, by `draw`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from analyzer.errors import InputError
+from analyzer.notebooks import html_of
 from analyzer.numbers.exact import decimal_above, decimal_below
 from analyzer.statements.bounds import Bound, Choices
 from analyzer.statements.theorem import Theorem
@@ -20,6 +21,15 @@ from verify.chain.certificate import Certificate
 
 Plain = dict[str, object]
 """Plain data: what JSON can say."""
+Pointer = str
+"""A function of the report as "module:name", so that tables and figures are loaded when they are asked for."""
+
+
+def reporter(pointer: Pointer) -> Callable[..., Any]:
+    """The function of `verify.report` that a pointer names."""
+    module, _, name = pointer.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"verify.report.{module}"), name)
+    return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,10 +37,10 @@ class Result:
     """Base of what commands and functions return."""
 
     data: Plain
-    shown_by: ClassVar[str]
-    """The function of `verify.report.tables` that prints it."""
-    drawn_by: ClassVar[str] = ""
-    """The function of `verify.report.tables` that draws it, if there is one."""
+    shown_by: ClassVar[Pointer]
+    """What prints its data."""
+    drawn_by: ClassVar[Pointer | None] = None
+    """What draws its data as a PNG file, if it has a figure."""
 
     def as_dict(self) -> Plain:
         """Plain data, for JSON."""
@@ -43,13 +53,13 @@ class Result:
 
     def show(self) -> None:
         """Print it as tables."""
-        getattr(import_module("verify.report.tables"), self.shown_by)(self.data)
+        reporter(self.shown_by)(self.data)
 
     def draw(self, path: str | Path) -> Self:
         """The same result with its figure written as a PNG file; `figure` is None if matplotlib is not installed."""
-        if not self.drawn_by:
+        if self.drawn_by is None:
             raise InputError(f"there is no figure of a {type(self).__name__}")
-        drawn = getattr(import_module("verify.report.tables"), self.drawn_by)(Path(path), self.data)
+        drawn = reporter(self.drawn_by)(Path(path), self.data)
         return type(self)({**self.data, "figure": str(path) if drawn else None})
 
     def with_place(self, key: str, path: str | Path) -> Self:
@@ -60,10 +70,8 @@ class Result:
         value = self.data.get(key)
         return None if value is None else float(cast(float, value))
 
-    def _repr_html_(self) -> str:
-        from verify.report.tables import as_html
-
-        return as_html(self.show)
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{self._brief()}>"
@@ -80,7 +88,7 @@ class LagLimit(Result):
     4
     """
 
-    shown_by = "show_lag_limit"
+    shown_by = "limits:show_lag_limit"
 
     @property
     def min_heads(self) -> int:
@@ -112,7 +120,8 @@ class Horizon(Result):
     1
     """
 
-    shown_by = "show_horizon"
+    shown_by = "limits:show_horizon"
+    drawn_by = "figures:horizon"
 
     @property
     def horizon(self) -> int | dict[str, int]:
@@ -121,14 +130,9 @@ class Horizon(Result):
 
     def draw(self, path: str | Path) -> Self:
         """Error against lag; the curves must have been asked for."""
-        from verify.report.tables import horizon_figure
-
         if "curves" not in self.data:
             raise InputError("the figure needs the curves: ask for the horizon with curves=True")
-        rows = cast("Sequence[Mapping[str, int]]", self.data["rows"])
-        bits = {str(row["arithmetic"]): int(row["bits"]) for row in rows}
-        drawn = horizon_figure(Path(path), str(self.data["rpe"]), self.data["curves"], bits)  # type: ignore[arg-type]
-        return type(self)({**self.data, "figure": str(path) if drawn else None})
+        return super().draw(path)
 
     def _brief(self) -> str:
         return f" {self.data['rpe']}: {self.horizon}"
@@ -143,7 +147,7 @@ class KernelLimit(Result):
     True
     """
 
-    shown_by = "show_kernel_limits"
+    shown_by = "limits:show_kernel_limits"
 
     @property
     def lower(self) -> float:
@@ -168,8 +172,8 @@ class CouplingLimit(Result):
     2
     """
 
-    shown_by = "show_coupling_limits"
-    drawn_by = "coupling_figure"
+    shown_by = "limits:show_coupling_limits"
+    drawn_by = "figures:coupling"
 
     @property
     def ranks(self) -> Sequence[Plain]:
@@ -185,7 +189,7 @@ class RnnLimit(Result):
     True
     """
 
-    shown_by = "show_rnn_limits"
+    shown_by = "limits:show_rnn_limits"
 
     @property
     def floor(self) -> float:
@@ -201,7 +205,7 @@ class DpFreeLimit(Result):
     1
     """
 
-    shown_by = "show_dp_free"
+    shown_by = "limits:show_dp_free"
 
     @property
     def lower(self) -> float:
@@ -217,26 +221,19 @@ class SlopesAudit(Result):
     [1, 2]
     """
 
-    shown_by = "show_slopes"
+    shown_by = "limits:show_slopes"
+    drawn_by = "figures:slopes"
 
     @property
     def resolved(self) -> list[int]:
         """Lags whose best error is below 1/2."""
         return cast("list[int]", self.data["resolved"])
 
-    def draw(self, path: str | Path) -> Self:
-        """Best error against lag."""
-        from verify.report.tables import slopes_figure
-
-        rows = cast("Sequence[dict[str, float]]", self.data["rows"])
-        drawn = slopes_figure(Path(path), str(self.data["slopes"]), str(self.data["dtype"]), rows)
-        return type(self)({**self.data, "figure": str(path) if drawn else None})
-
 
 class Checked(Result):
     """A certificate file of a limit, re-checked without a solver."""
 
-    shown_by = "show_checked"
+    shown_by = "limits:show_checked"
 
     @property
     def holds(self) -> bool:
@@ -256,8 +253,8 @@ class Comparison(Result):
     (True, 2)
     """
 
-    shown_by = "show_compared"
-    drawn_by = "compare_figure"
+    shown_by = "comparisons:show_compared"
+    drawn_by = "figures:compared"
 
     @property
     def networks(self) -> Sequence[Plain]:
@@ -275,14 +272,14 @@ class Comparison(Result):
 class Arms(Comparison):
     """A construction beside networks of its structure that were trained."""
 
-    shown_by = "show_arms"
+    shown_by = "networks:show_arms"
 
 
 class SpectrumOfLogits(Result):
     """Singular values of attention logits on data (sampled)."""
 
-    shown_by = "show_spectrum"
-    drawn_by = "spectrum_figure"
+    shown_by = "networks:show_spectrum"
+    drawn_by = "figures:spectrum"
 
 
 class Experiment(Result):
@@ -293,30 +290,30 @@ class Experiment(Result):
 
 
 class JlTable(Experiment):
-    shown_by = "show_jl_table"
+    shown_by = "experiments:show_jl_table"
 
 
 class JlFigure5(Experiment):
-    shown_by = "show_fig_5"
-    drawn_by = "fig_5_figure"
+    shown_by = "experiments:show_fig_5"
+    drawn_by = "figures:fig_5"
 
 
 class JlFigure1(Experiment):
-    shown_by = "show_digits"
-    drawn_by = "digits_figure"
+    shown_by = "experiments:show_digits"
+    drawn_by = "figures:digits"
 
 
 class WeRegression(Experiment):
-    shown_by = "show_we"
+    shown_by = "experiments:show_we"
 
 
 class WeLanguage(Experiment):
-    shown_by = "show_language"
+    shown_by = "experiments:show_language"
 
 
 class HorizonExperiment(Experiment):
-    shown_by = "show_lags"
-    drawn_by = "lags_figure"
+    shown_by = "experiments:show_lags"
+    drawn_by = "figures:lags"
 
     @property
     def holds(self) -> bool:
@@ -326,13 +323,13 @@ class HorizonExperiment(Experiment):
 class Imported(Result):
     """Weights from elsewhere, as a bundle."""
 
-    shown_by = "show_imported"
+    shown_by = "networks:show_imported"
 
 
 class Demo(Result):
     """The tour."""
 
-    shown_by = "show_nothing"
+    shown_by = "demo:show_nothing"
 
     @property
     def holds(self) -> bool:
@@ -345,12 +342,10 @@ class Shown(Result):
     """A result with text of its own: lines for people beside the data for programs."""
 
     lines: tuple[str, ...] = field(default=())
-    shown_by: ClassVar[str] = ""
+    shown_by: ClassVar[Pointer] = "console:show_lines"
 
     def show(self) -> None:
-        from verify.report.tables import show_lines
-
-        show_lines(self.lines)
+        reporter(self.shown_by)(self.lines)
 
 
 @dataclass(frozen=True, repr=False)

@@ -104,7 +104,7 @@ def _run(
     from constructions.training import trainable as learning
     from constructions.training.loop import Progress, resumed
     from lemmaformer.network import Network
-    from verify.report.tables import training
+    from verify.report.progress import training
     from verify.theorems.no_theorem import trained_card, verify_learnt
 
     if start is None:

@@ -11,7 +11,7 @@ What is proved, and what is not. Both displays are theorems for every λ, T and 
 bits per step" is not one. From below it says that the largest b_T at a given sup|b| grows like e^{πT}, up to powers of T (λ near 2T, and
 near 2 ln(1/u)/π where sup|b| reaches 1/u): a sketch, below. From above it says that banks reach what the bound leaves: that is
 numerical, by banks certified one by one. The rule of thumb ⌊ln(1/u)/π⌋ for the horizon, the largest T with E_u(T) < 1/2, is right for
-bfloat16, float32 and float64 (1, 5, 11) and one too large at 14 and at 23 bits (`lemmaformer limits lag --horizon --bits 14`).
+bfloat16, float32 and float64 (1, 5, 11) and one too large at 14 and at 23 bits (the horizon of `limits lag` for 14 bits).
 
 Proof. *The sequence.* R(x) = Σ r_n x^n satisfies (1 + x²)R' = (2λ − 2x)R, so R(x) = e^{2λ arctan x}/(1 + x²). At x = i√z its real part is
 

@@ -1,9 +1,9 @@
 """A bound as a result: the number, its parts, the formula behind it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from analyzer.notebooks import html_of
 from analyzer.numbers.exact import decimal_above
 
 if TYPE_CHECKING:
@@ -58,16 +58,8 @@ class Bound:
 
         return statement(self.expression, self.constants)
 
-    def _repr_html_(self) -> str:
-        sizes = [(key, value) for key, value in self.data.items() if isinstance(value, int | float | str)]
-        return as_table([(self.claim, f"≤ {self.total:.6g}"), *((name, f"≤ {part:.6g}") for name, part in self.parts.items()), *sizes])
-
-
-def as_table(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as an HTML table."""
-    from html import escape
-
-    return "<table>" + "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows) + "</table>"
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,9 +79,8 @@ class Choices:
         """Plain data, for JSON."""
         return {"theorem": self.theorem, "error": self.error, "rows": [dict(row) for row in self.rows]}
 
-    def _repr_html_(self) -> str:
-        names = ("bank", "heads", "error", "rate")
-        return as_table([names, *(["" if row[name] is None else row[name] for name in names] for row in self.rows)])
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<Bounds {self.theorem}: {', '.join(str(row['bank']) for row in self.rows)}>"

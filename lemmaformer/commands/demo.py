@@ -13,6 +13,6 @@ from lemmaformer.commands.flags import NEW, Answer, answers
 @answers
 def demo(out: Path, force: bool) -> Answer:
     """The tour: how many heads a memory costs, a network with its chain, what floats do to it, one figure."""
-    from lemmaformer.pages import toured
+    from lemmaformer.tour import toured
 
     return toured(out, force)

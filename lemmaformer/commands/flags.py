@@ -229,7 +229,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
         if as_json:
             click.echo(json.dumps(result.as_dict(), ensure_ascii=False))
         else:
-            from verify.report.tables import show
+            from verify.report.showing import show
 
             show(result)
         if not getattr(result, "holds", True):

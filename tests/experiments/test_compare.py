@@ -31,7 +31,7 @@ from constructions.training import trainable as learning
 from tests.conftest import random_network
 from verify.bundles.claims import card_of
 from verify.compare import side_by_side as compare
-from verify.compare.side_by_side import Protocol
+from verify.compare.side_by_side import ComparisonProtocol
 from verify.layers import dp_free
 from verify.theorems.shift_chain import verify as certify_chain
 
@@ -182,7 +182,7 @@ def test_the_page_and_the_figure(run: Any, places: dict[str, Path], tmp_path: Pa
 
 def test_a_memory_slot_is_found_and_a_lost_one_is_missed(places: dict[str, Path]) -> None:
     network = bundle(places["exact"]).network
-    tokens = compare.sequences_of(LAG_2, Protocol(80, 14, 2, 0, "uniform"))
+    tokens = compare.sequences_of(LAG_2, ComparisonProtocol(80, 14, 2, 0, "uniform"))
     (probe,) = compare.probes(network, LAG_2, 2, tokens)
     assert 1 - 1e-5 < probe["r2"] <= 1
     layer = network.layers[0]
@@ -245,7 +245,7 @@ def test_a_witness_that_is_not_made_of_letters_is_not_shown(places: dict[str, Pa
 
 
 def test_signs_are_drawn() -> None:
-    tokens = compare.sequences_of(LAG_2, Protocol(4, 6, 2, 3, "signs"))
+    tokens = compare.sequences_of(LAG_2, ComparisonProtocol(4, 6, 2, 3, "signs"))
     assert set(np.unique(tokens)) == {-1.0, 1.0}
 
 

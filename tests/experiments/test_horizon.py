@@ -15,8 +15,8 @@ from analyzer.limits import budgeted_error
 from analyzer.numbers.exact import nearest, upper
 from constructions.run import fast
 from constructions.training import trainable as learning
-from verify.experiments import horizon
-from verify.experiments.horizon import Protocol, Run
+from verify.experiments import horizon, layer_bounds
+from verify.experiments.horizon import HorizonProtocol, Run
 from verify.limits import pairs as limits
 
 FEW_PRICES = {"lin": (6, 12, 24), "log": (6, 12)}
@@ -25,13 +25,13 @@ FEW_PRICES = {"lin": (6, 12, 24), "log": (6, 12)}
 
 @pytest.fixture(autouse=True)
 def few_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(horizon, "PRICES", FEW_PRICES)
+    monkeypatch.setattr(layer_bounds, "PRICES", FEW_PRICES)
 
 
 @pytest.fixture(scope="module")
 def near_optimal() -> tuple[Any, Any]:
     """The best lin bank for lag 5 in float32 with 12 heads, and the same stored in float32."""
-    bank = limits.lag_limit("lin", 5, horizon.UNIT_32, horizon.DECAY_BITS, heads=12).bank
+    bank = limits.lag_limit("lin", 5, layer_bounds.UNIT_32, layer_bounds.DECAY_BITS, heads=12).bank
     return bank, horizon.bank_network(bank)
 
 
@@ -53,7 +53,7 @@ def test_the_response_is_what_the_network_answers(rpe: str, layers: int) -> None
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizon, "PLANS", (("square", 1e-1), ("worst", 1e-1)))
-    runs = horizon.one_layer(rpe, Protocol(most=3, seeds=1, steps=200))
+    runs = horizon.one_layer(rpe, HorizonProtocol(most=3, seeds=1, steps=200))
     assert {(found.lag, found.heads) for found in runs} == {(1, 1), (1, 4), (2, 1), (2, 2), (2, 6), (3, 2), (3, 3), (3, 8)}
     for found in runs:
         assert found.bound is not None and found.least <= found.error
@@ -68,23 +68,23 @@ def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.Mo
 def test_a_wrong_bound_would_be_caught(near_optimal: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The best bank is so close to the bound for its weights that a bound half as large again, or of a longer lag, is beaten."""
     _, network = near_optimal
-    cell = horizon.Cell(5, 12, 0)
+    cell = horizon.HorizonCell(5, 12, 0)
     honest = horizon.judged(network, 5, cell, "best bank", "-", 0.0)
     assert honest.weights is not None and honest.bound is not None
     assert 0 < honest.bound <= honest.error < 1.1 * honest.bound
     assert not honest.beats_its_bound
-    longer = horizon.layer_bound("lin", 12, 7, honest.weights)
+    longer = layer_bounds.layer_bound("lin", 12, 7, honest.weights)
     assert replace(honest, bound=longer).beats_its_bound
-    known = horizon.least_budgeted
-    monkeypatch.setattr(horizon, "least_budgeted", lambda *key: 1.5 * known(*key))
+    known = layer_bounds.least_budgeted
+    monkeypatch.setattr(layer_bounds, "least_budgeted", lambda *key: 1.5 * known(*key))
     assert horizon.judged(network, 5, cell, "best bank", "-", 0.0).beats_its_bound
 
 
 def test_a_law_that_asks_for_one_head_more_would_be_caught() -> None:
-    bank = limits.lag_limit("lin", 2, horizon.UNIT_32, horizon.DECAY_BITS, heads=2).bank
-    found = horizon.judged(horizon.bank_network(bank), 2, horizon.Cell(2, 2, 0), "best bank", "-", 0.0)
+    bank = limits.lag_limit("lin", 2, layer_bounds.UNIT_32, layer_bounds.DECAY_BITS, heads=2).bank
+    found = horizon.judged(horizon.bank_network(bank), 2, horizon.HorizonCell(2, 2, 0), "best bank", "-", 0.0)
     assert len(bank.heads) == 2 and not found.beats_its_bound and found.error < 0.1
-    assert replace(found, bound=horizon.layer_bound("lin", 1, 2, found.weights or 0.0)).beats_its_bound
+    assert replace(found, bound=layer_bounds.layer_bound("lin", 1, 2, found.weights or 0.0)).beats_its_bound
 
 
 def test_heads_without_a_finite_sum_have_no_finite_error() -> None:
@@ -93,14 +93,14 @@ def test_heads_without_a_finite_sum_have_no_finite_error() -> None:
         network = horizon.random_start(rpe, 2, 2, 0, 3)
         attention = replace(network.layers[0].attention, decay=np.array([decay, 2.0], np.float32))
         slow = replace(network, layers=(replace(network.layers[0], attention=attention),))
-        found = horizon.judged(slow, 1, horizon.Cell(1, 2, 0), "random start", "square", 0.1)
+        found = horizon.judged(slow, 1, horizon.HorizonCell(1, 2, 0), "random start", "square", 0.1)
         assert found.error == float("inf") and found.bound is None and horizon.describe(found)["error"] is None
 
 
 def test_a_price_is_counted_with_the_error(near_optimal: tuple[Any, Any]) -> None:
     """The best bank's own error is below E_u, with the price of its weights it is not."""
-    found = horizon.judged(near_optimal[1], 5, horizon.Cell(5, 12, 0), "best bank", "-", 0.0)
-    least = horizon.least_budgeted("lin", 5, 24)
+    found = horizon.judged(near_optimal[1], 5, horizon.HorizonCell(5, 12, 0), "best bank", "-", 0.0)
+    least = layer_bounds.least_budgeted("lin", 5, 24)
     assert found.error < least <= horizon.budgeted(found) < 1.05 * least
 
 
@@ -111,21 +111,21 @@ def test_an_undefined_error_beats_its_bound() -> None:
 def test_weights_are_those_of_the_normalised_heads(near_optimal: tuple[Any, Any]) -> None:
     """Storing a and z moves each a_h by a few roundings, and e by that times Σ|a|."""
     bank, network = near_optimal
-    found = horizon.measured(network, 5)
+    found = layer_bounds.measured(network, 5)
     total = nearest(bank.weight_sum)
     assert found.weights == pytest.approx(total, rel=1e-4)
-    ideal = upper(budgeted_error.upper_bound(bank, 5, horizon.UNIT_32)) - nearest(horizon.UNIT_32) * total
-    assert abs(found.most - ideal) <= 8 * nearest(horizon.UNIT_32) * total
+    ideal = upper(budgeted_error.upper_bound(bank, 5, layer_bounds.UNIT_32)) - nearest(layer_bounds.UNIT_32) * total
+    assert abs(found.most - ideal) <= 8 * nearest(layer_bounds.UNIT_32) * total
     attention = network.layers[0].attention
     heavier = replace(network.layers[0], attention=replace(attention, output=attention.output * np.float32(2)))
-    doubled = horizon.measured(replace(network, layers=(heavier,)), 5)
+    doubled = layer_bounds.measured(replace(network, layers=(heavier,)), 5)
     assert doubled.weights == pytest.approx(2 * total - abs(nearest(bank.residual)), rel=1e-4)
 
 
 @pytest.mark.parametrize("rpe", ["lin", "table"])
 def test_the_executor_stays_within_error_and_rounding(rpe: str) -> None:
     network = horizon.without_silent_heads(horizon.random_start(rpe, 4, 4, 1, 3, reach=9 if rpe == "table" else 0))
-    found, rounding = horizon.measured(network, 3), horizon.rounding_of(network)
+    found, rounding = layer_bounds.measured(network, 3), layer_bounds.rounding_of(network)
     assert rounding is not None and 0 < rounding < 1e-3
     kernel = np.asarray(jax.jit(horizon.response, static_argnums=1)(network, 64), np.float64) - np.eye(64)[3]
     tokens = np.sign(kernel)[::-1, None].astype(np.float32)
@@ -135,22 +135,22 @@ def test_the_executor_stays_within_error_and_rounding(rpe: str) -> None:
 
 def test_the_kernel_of_several_layers_is_enclosed(monkeypatch: pytest.MonkeyPatch) -> None:
     network = horizon.without_silent_heads(horizon.random_start("lin", 2, 2, 3, 4, layers=3))
-    found = horizon.measured_deep(network, 4)
+    found = layer_bounds.measured_deep(network, 4)
     kernel = np.asarray(jax.jit(horizon.response, static_argnums=1)(network, 512), np.float64)
     kernel[4] -= 1
     assert found.least <= np.abs(kernel).sum() * (1 + 1e-4) and found.most >= np.abs(kernel).sum() * (1 - 1e-4)
     assert found.most <= found.least * (1 + 2**-11)
     single = horizon.without_silent_heads(horizon.random_start("lin", 3, 3, 0, 4))
-    one, same = horizon.measured(single, 2), horizon.measured_deep(single, 2)
+    one, same = layer_bounds.measured(single, 2), layer_bounds.measured_deep(single, 2)
     assert same.least <= one.most and one.least <= same.most
-    monkeypatch.setattr(horizon, "PLACES", (8,))  # far too few: what is left over is not small
+    monkeypatch.setattr(layer_bounds, "PLACES", (8,))  # far too few: what is left over is not small
     with pytest.raises(Refusal, match="too slowly"):
-        horizon.measured_deep(network, 4)
+        layer_bounds.measured_deep(network, 4)
 
 
 def test_deep_linear_networks_with_too_few_poles_obey_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizon, "DEEP_PLANS", (("worst", 3e-2),))
-    runs = horizon.deep_linear(2, Protocol(most=3, seeds=1, steps=200))
+    runs = horizon.deep_linear(2, HorizonProtocol(most=3, seeds=1, steps=200))
     few = [found for found in runs if found.layers * found.heads < found.lag]
     assert [(found.lag, found.heads) for found in few] == [(3, 1)]
     assert few[0].bound == 1 and 1 <= few[0].error < 2
@@ -161,9 +161,9 @@ def test_tables_escape_the_bound_of_slopes() -> None:
     """At lag 7 every lin layer errs by 1 in float32; two heads with a bias per distance do not."""
     start = horizon.random_start("table", 2, 2, 0, 7, reach=12)
     (network,) = horizon.trained([start], [7], "square", 1e-1, 400)
-    found = horizon.judged(network, 7, horizon.Cell(7, 2, 0), "random start", "square", 1e-1)
+    found = horizon.judged(network, 7, horizon.HorizonCell(7, 2, 0), "random start", "square", 1e-1)
     assert found.bound is None and found.weights is None
-    assert found.error < 0.1 < horizon.least_budgeted("lin", 7, 24)
+    assert found.error < 0.1 < layer_bounds.least_budgeted("lin", 7, 24)
 
 
 def _run(rpe: str, lag: int, heads: int, error: float, bound: float | None, kind: str = "random start", **more: Any) -> Run:
@@ -185,7 +185,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         monkeypatch.setattr(horizon, "tables", lambda *_: [_run("table", lag, 2, 1e-6, None) for lag in (1, 2)])
         monkeypatch.setattr(horizon, "deep_linear", lambda layers, *_: deep if layers == 2 else [])
         monkeypatch.setattr(horizon, "deep_relu", lambda layers, *_: relu if layers == 2 else [])
-        monkeypatch.setattr(horizon, "float32_limit", lambda _, lag: {"lag": lag, "lower": 0.001 * lag, "upper": 0.002 * lag})
+        monkeypatch.setattr(layer_bounds, "float32_limit", lambda _, lag: {"lag": lag, "lower": 0.001 * lag, "upper": 0.002 * lag})
 
     return choose
 
@@ -217,7 +217,7 @@ def test_every_lower_bound_is_below_what_a_bank_reaches() -> None:
     """E_w is at most 1 and at most what the best bank for 2^−24 costs at w."""
     for rpe in ("lin", "log"):
         for lag in (1, 2, 3):
-            bank = limits.lag_limit(rpe, lag, horizon.UNIT_32, horizon.DECAY_BITS).bank  # type: ignore[arg-type]
+            bank = limits.lag_limit(rpe, lag, layer_bounds.UNIT_32, layer_bounds.DECAY_BITS).bank  # type: ignore[arg-type]
             for bits in FEW_PRICES[rpe]:
                 reached = min(1.0, upper(budgeted_error.upper_bound(bank, lag, fmpq(1, 2**bits))))
-                assert 0 <= horizon.least_budgeted(rpe, lag, bits) <= reached
+                assert 0 <= layer_bounds.least_budgeted(rpe, lag, bits) <= reached

@@ -12,7 +12,7 @@ import pytest
 from constructions.training.digits import digits, patches
 from constructions.training.digits_vit import NEURONS, WIDTH, class_scores, cross_entropy, initial, tokens
 from verify.experiments import jl_digits
-from verify.experiments.jl_digits import Row, findings, fit, head_spectrum
+from verify.experiments.jl_digits import DigitsRow, findings, fit, head_spectrum
 
 Run = Callable[..., Any]
 
@@ -73,10 +73,10 @@ def test_the_power_and_its_errors() -> None:
 
 
 def test_findings_follow_the_numbers() -> None:
-    def rows(power: float) -> list[Row]:
+    def rows(power: float) -> list[DigitsRow]:
         errors = {m: 0.1 * m**power * np.array([0.98, 1.02]) for m in (1, 2, 4, 8, 16)}
         heads = tuple(head_spectrum(initial(seed, 16), digits()[0][:20]) for seed in range(2))
-        return [Row(m, e, np.zeros(2), heads if m == 16 else ()) for m, e in errors.items()]
+        return [DigitsRow(m, e, np.zeros(2), heads if m == 16 else ()) for m, e in errors.items()]
 
     def said(power: float) -> str:
         made = rows(power)
@@ -101,7 +101,7 @@ def test_a_short_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert len(row["centred"]["singular_values"]) == row["m_h"] >= row["centred"]["effective_rank"]["mean"] - 1e-9
     assert answer["rows"][1]["centred"]["decay_exponent"] is None and answer["rows"][2]["centred"]["decay_exponent"]["mean"] > 0
     assert answer["fits"]["cross_entropy"]["line_error"] > 0 and (tmp_path / "f.png").stat().st_size > 0
-    from verify.report.tables import show_digits
+    from verify.report.experiments import show_digits
 
     show_digits(answer)
 

@@ -19,31 +19,32 @@ from verify.experiments.jl_tables import (
     SIGNS,
     STOPPED,
     TRANSFORMER,
-    Experiment,
-    Protocol,
+    JlExperiment,
+    JlProtocol,
+    JlRow,
     Ratio,
-    Row,
     causal,
     random_filter,
     random_kernel,
     reordered,
 )
-from verify.report.tables import _training_line, show_jl_table
+from verify.report.experiments import show_jl_table
+from verify.report.progress import training_line
 
 SMALL = replace(DEFAULT, steps=600, seeds=1, width=32, held_out=512)
 
 
 @pytest.fixture(scope="module")
-def second() -> Experiment:
+def second() -> JlExperiment:
     return jl_tables.table_2(SMALL)
 
 
 @pytest.fixture(scope="module")
-def third() -> Experiment:
+def third() -> JlExperiment:
     return jl_tables.table_3(SMALL)
 
 
-def errors(experiment: Experiment) -> dict[tuple[str, str], float]:
+def errors(experiment: JlExperiment) -> dict[tuple[str, str], float]:
     return {(row.model, row.target): row.mean for row in experiment.rows}
 
 
@@ -59,7 +60,7 @@ def test_targets_are_what_they_say() -> None:
     assert sorted(random_kernel(2)[1]) == list(range(LENGTH))
 
 
-def test_table_2_moves_as_published(second: Experiment) -> None:
+def test_table_2_moves_as_published(second: JlExperiment) -> None:
     found = errors(second)
     ratio = {(r.model, r.target): r for r in second.ratios}
     assert found[RNN, "original"] < 1e-5 and ratio[RNN, "ordering altered"].agrees
@@ -67,14 +68,14 @@ def test_table_2_moves_as_published(second: Experiment) -> None:
     assert found[TRANSFORMER, "ordering altered"] < found[RNN, "ordering altered"], "only the Transformer sees the swapped tokens"
 
 
-def test_no_trained_rnn_beats_the_certified_floor(second: Experiment, third: Experiment) -> None:
+def test_no_trained_rnn_beats_the_certified_floor(second: JlExperiment, third: JlExperiment) -> None:
     """Held-out means over 16384 positions: 10 percent is many standard deviations."""
     for experiment, target in ((second, "ordering altered"), (third, "permuted")):
         assert errors(experiment)[RNN, target] > 0.9 * experiment.floor.unbiased
         assert experiment.floor.unbiased > experiment.floor.linear > experiment.floor.mean_square > 0
 
 
-def test_constructed_networks_beat_trained_ones(second: Experiment, third: Experiment) -> None:
+def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlExperiment) -> None:
     for experiment in (second, third):
         built = experiment.constructed
         assert built["verdict"] == "holds" and built["witness"] <= built["certified"] <= built["bound"]
@@ -82,7 +83,7 @@ def test_constructed_networks_beat_trained_ones(second: Experiment, third: Exper
         assert built["mse"] < 1e-3 * errors(experiment)[RNN, "original"]
 
 
-def test_table_3_has_ratios_of_order_one_early_in_training(third: Experiment) -> None:
+def test_table_3_has_ratios_of_order_one_early_in_training(third: JlExperiment) -> None:
     assert all(1 / 10 < r.ratio < 10 for r in third.ratios if r.model == TRANSFORMER)
     assert {row.model for row in third.rows} == {RNN, PLAIN, STOPPED, TRANSFORMER}
     stopped = next(ratio for ratio in third.ratios if ratio.model == STOPPED)
@@ -98,9 +99,9 @@ def test_runs_repeat() -> None:
 
 def test_sentences_follow_the_numbers() -> None:
     rows = [
-        Row(RNN, "original", (1e-7,), 1.02e-7),
-        Row(RNN, "ordering altered", (0.08,), 3.57e-2),
-        Row(RNN, "mixed (positive)", (1e-3,), 1.58e-7),
+        JlRow(RNN, "original", (1e-7,), 1.02e-7),
+        JlRow(RNN, "ordering altered", (0.08,), 3.57e-2),
+        JlRow(RNN, "mixed (positive)", (1e-3,), 1.58e-7),
     ]
     ratios = jl_tables._ratios(2, rows)
     assert [r.agrees for r in ratios] == [True, False]
@@ -111,8 +112,8 @@ def test_sentences_follow_the_numbers() -> None:
     assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not any(Ratio(RNN, "mixed (positive)", r, 1.5).agrees for r in (0.3, 3.1))
 
 
-def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Protocol] = []
+def test_the_command_prints_json(run: Callable[..., Any], second: JlExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[JlProtocol] = []
     monkeypatch.setattr(jl_tables, "table_2", lambda protocol, report: asked.append(protocol) or second)
     result = run("experiment", "jl-table-2", "--seeds", "2", "--steps", "700", "--json")
     assert result.code == 0 and result.err == ""
@@ -125,14 +126,14 @@ def test_the_command_prints_json(run: Callable[..., Any], second: Experiment, mo
     assert run("experiment", "jl-table-2", "--full", "--json").code == 0 and asked[1] == jl_tables.FULL
 
 
-def test_the_report_shows_every_row(third: Experiment, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_shows_every_row(third: JlExperiment, capsys: pytest.CaptureFixture[str]) -> None:
     show_jl_table(third.as_dict())
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("every causal model", "constructed RNN", "Transformer", "published"))
 
 
 def test_progress_says_step_loss_and_time_left() -> None:
-    line = _training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
+    line = training_line("RNN", Progress(30, 60, np.array([1e-3, 2e-4]), 75.0, 75.0))
     assert line == "RNN: step 30 of 60, 1:15 left, loss 1.0e-03 2.0e-04"
 
 

@@ -14,37 +14,37 @@ from constructions.network.precision import with_x64
 from constructions.training.trainable import initial, outputs
 from lemmaformer.experiments import WE
 from verify.experiments import we
-from verify.experiments.we import DEFAULT, FULL, Arm, Claim, Experiment, Protocol, Row, Rule, Task
-from verify.report.tables import show_we
+from verify.experiments.we import DEFAULT, FULL, Arm, Claim, Task, WeExperiment, WeProtocol, WeRow, WeRule
+from verify.report.experiments import show_we
 
-SMALL = Protocol(steps=400, seeds=1, length=128, heads=8, width=64, held_out=1024, core=True)
+SMALL = WeProtocol(steps=400, seeds=1, length=128, heads=8, width=64, held_out=1024, core=True)
 
 
 @pytest.fixture(scope="module")
-def neurons() -> Experiment:
+def neurons() -> WeExperiment:
     return we.run("we-2a", SMALL)
 
 
 @pytest.fixture(scope="module")
-def sums() -> Experiment:
+def sums() -> WeExperiment:
     return we.run("we-2b", replace(SMALL, width=32))
 
 
 @pytest.fixture(scope="module")
-def heavy() -> Experiment:
+def heavy() -> WeExperiment:
     return we.run("we-4a", replace(SMALL, steps=1000, length=1000))
 
 
 @pytest.fixture(scope="module")
-def fast() -> Experiment:
+def fast() -> WeExperiment:
     return we.run("we-4b", replace(SMALL, steps=3000))
 
 
-def verdicts(experiment: Experiment) -> dict[str, bool]:
+def verdicts(experiment: WeExperiment) -> dict[str, bool]:
     return {claim.text: claim.rule.agrees(value) for claim, value in experiment.claims}
 
 
-def test_one_token_wants_neurons_not_heads(neurons: Experiment) -> None:
+def test_one_token_wants_neurons_not_heads(neurons: WeExperiment) -> None:
     assert verdicts(neurons) == {
         "few neurons fail (table, x_99)": True,
         "many neurons suffice (table, x_99)": True,
@@ -52,7 +52,7 @@ def test_one_token_wants_neurons_not_heads(neurons: Experiment) -> None:
     }
 
 
-def test_sums_of_tokens_want_heads_only_where_slopes_reach(sums: Experiment) -> None:
+def test_sums_of_tokens_want_heads_only_where_slopes_reach(sums: WeExperiment) -> None:
     found = verdicts(sums)
     assert found["raising m does not help (lin, lags 1, 2, 3)"]
     assert found["one head fails (lin, least squares, lags 1, 2, 3)"] and found["8 heads suffice (lin, least squares, lags 1, 2, 3)"]
@@ -60,7 +60,7 @@ def test_sums_of_tokens_want_heads_only_where_slopes_reach(sums: Experiment) -> 
     assert not found["8 heads suffice (lin, x_48 + x_56 + x_99)"], "slopes do not resolve such distances"
 
 
-def test_a_power_law_is_one_log_head_and_hard_for_kept_slopes(heavy: Experiment) -> None:
+def test_a_power_law_is_one_log_head_and_hard_for_kept_slopes(heavy: WeExperiment) -> None:
     log, kept, moved = (row.error for row in heavy.rows[:3])
     assert log < 1e-5 and kept > 1e-2
     assert moved < kept, "slopes that are trained do better: the published 0.19 belongs to slopes that are not"
@@ -68,7 +68,7 @@ def test_a_power_law_is_one_log_head_and_hard_for_kept_slopes(heavy: Experiment)
     assert best.error < 1e-9 < kept, "no limit of 64 slopes"
 
 
-def test_an_exponential_is_one_lin_head(fast: Experiment) -> None:
+def test_an_exponential_is_one_lin_head(fast: WeExperiment) -> None:
     assert fast.row("lin, H = 1: t ≥ 0").error < 1e-7
     assert not verdicts(fast)["log, H = 64: t ≥ 0: more than one lin head, tenfold"], "the published 5.3e-4 is not found again"
     assert fast.row("log, H = 64: t ≥ 0").error < 4.5e-5
@@ -101,7 +101,7 @@ def test_predictions_are_those_of_the_reference_pass(rpe: str) -> None:
 def test_targets_look_at_the_published_positions() -> None:
     tokens = np.zeros((1, 1000), np.float32)
     tokens[0, [47, 55, 98]] = 1, 10, 100
-    protocol = Protocol()
+    protocol = WeProtocol()
     total = Task("sum", "uniform", kernel=we.indicator(we.distances(protocol), 1000))
     assert float(total.values(jnp.asarray(tokens))[0]) == 111
     ridges = Task("ridges", "signs", we.distances(protocol))
@@ -136,22 +136,22 @@ def test_fitted_banks_do_what_the_closed_forms_say() -> None:
 
 
 def test_sentences_follow_the_numbers() -> None:
-    row = Row("a", "x", "lin", 1, None, "exact", (0.2, 0.1, 0.9), 2.0)
+    row = WeRow("a", "x", "lin", 1, None, "exact", (0.2, 0.1, 0.9), 2.0)
     other = replace(row, name="b", errors=(0.05,))
     rows = {"a": row, "b": other}
-    rule = Rule(0, 0.1)
+    rule = WeRule(0, 0.1)
     values = [Claim("c", "a", rule, m, "b").value(rows) for m in ("error", "share", "ratio", "gain")]
     assert values == pytest.approx([0.2, 0.1, 4.0, 0.075])
     agree, differ = we._agreement([(Claim("first", "a", rule), 0.1), (Claim("second", "a", rule), 0.11)])
     assert agree.startswith("agrees") and "first" in agree and differ.startswith("does not agree") and "second" in differ
     assert not rule.agrees(float("nan"))
-    table = Row("t", "x_48 + x_56 + x_99", "table", 1, None, "exact", (1e-3,), 1.0)
+    table = WeRow("t", "x_48 + x_56 + x_99", "table", 1, None, "exact", (1e-3,), 1.0)
     for error, words in ((1e-3, "H does not matter"), (0.3, "H matters")):
         assert any(words in line for line in we._sentences("we-2b", {"t": replace(table, errors=(error,))}))
 
 
-def test_the_command_prints_json(run: Callable[..., Any], fast: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, Protocol]] = []
+def test_the_command_prints_json(run: Callable[..., Any], fast: WeExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, WeProtocol]] = []
     monkeypatch.setattr(we, "run", lambda name, protocol, report: asked.append((name, protocol)) or fast)
     result = run("experiment", "we-4b", "--seeds", "2", "--steps", "700", "--seed", "5", "--json")
     assert result.code == 0 and result.err == ""
@@ -165,7 +165,7 @@ def test_the_command_prints_json(run: Callable[..., Any], fast: Experiment, monk
     assert all(isinstance(claim["agrees"], bool) for claim in data["claims"])
 
 
-def test_the_report_shows_every_row(sums: Experiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_shows_every_row(sums: WeExperiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     show_we(sums.as_dict())
     shown = capsys.readouterr().out

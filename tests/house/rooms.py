@@ -37,8 +37,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "verify.limits": ("verify.theorems",),
     "verify.bundles": ("verify.theorems",),
     "verify.compare": ("verify.bundles",),
-    "verify.experiments": ("verify.compare", "verify.limits", "verify.report"),
-    "lemmaformer": ("verify.experiments",),
+    "verify.experiments": ("verify.compare", "verify.limits"),
+    "lemmaformer": ("verify.experiments", "verify.report"),
     "lemmaformer.commands": ("lemmaformer",),
     "cli": ("lemmaformer.commands",),
 }

@@ -24,14 +24,19 @@ MOST_BODY = 60
 MOST_PARAMETERS = 8
 
 
-def _imports(path: Path) -> set[str]:
+def _modules(path: Path) -> set[str]:
+    """What a file imports, wherever it does so: modules by their whole names."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module.split(".")[0])
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def _imports(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in _modules(path)}
 
 
 def forbidden(edges: Iterable[tuple[str, str]], arrows: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
@@ -50,7 +55,7 @@ def test_imports_follow_the_arrows() -> None:
 
 def test_an_import_against_the_arrows_is_seen() -> None:
     assert forbidden([("analyzer.lemmas.bump", "analyzer.theorems.thm_3_1")], rooms.ARROWS)
-    assert forbidden([("verify.chain.certificate", "verify.report.tables")], rooms.ARROWS)
+    assert forbidden([("verify.chain.certificate", "verify.report.bounds")], rooms.ARROWS)
     assert not forbidden([("analyzer.theorems.thm_3_1", "analyzer.lemmas.bump")], rooms.ARROWS)
     lazy = "def f():\n    from analyzer.theorems import thm_3_1\n"
     assert rooms.imports_of(ast.parse(lazy), rooms.modules()) == {"analyzer.theorems.thm_3_1"}
@@ -125,6 +130,42 @@ def test_analyzer_never_imports_jax() -> None:
         assert "jax" not in _imports(file), file
 
 
+REPORT = ROOT / "verify" / "report"
+
+
+def test_nothing_but_the_report_formats() -> None:
+    for layer in LAYERS[:-1]:
+        for file in (ROOT / layer).rglob("*.py"):
+            assert file.parent == REPORT or not _imports(file) & {"rich", "matplotlib"}, f"{file} formats"
+    assert not _imports(ROOT / "cli.py") & {"rich", "matplotlib"}
+
+
+def test_the_report_stands_on_certificates_and_under_the_front_door() -> None:
+    for file in (file for layer in LAYERS[:3] for file in (ROOT / layer).rglob("*.py")):
+        if file.parent != REPORT:
+            assert not any(name.startswith("verify.report") for name in _modules(file)), f"{file} imports the report"
+            continue
+        own = {name for name in _modules(file) if name.split(".")[0] in LAYERS}
+        below = ("analyzer.", "verify.chain.certificate.", "verify.report.")
+        assert all(name.startswith(below) for name in own), f"{file} imports {own}"
+
+
+def _kinds(cls: type) -> set[Any]:
+    """A class and all that come from it."""
+    return {cls}.union(*(_kinds(below) for below in cls.__subclasses__()))
+
+
+def test_every_pointer_to_the_report_resolves() -> None:
+    from lemmaformer.pages import Written
+    from lemmaformer.results import Experiment, Result, reporter
+
+    kinds = _kinds(Result) - {Result, Experiment}
+    assert Written in kinds and len(kinds) > 15
+    for kind in kinds:
+        assert callable(reporter(kind.shown_by)), kind
+        assert kind.drawn_by is None or callable(reporter(kind.drawn_by)), kind
+
+
 OWN_MODULES = {"protocol.py", "files.py", "fixed.py", "kernel.py", "adaptive.py", "coupling.py"}
 KINDS = {"fixed", "adaptive", "kernel", "coupling"}
 CLASSES = {"FixedMemory", "AdaptiveMemory", "KernelMemory", "CouplingTarget", "Target", "MemoryTarget", "LayerTarget"}
@@ -197,6 +238,12 @@ def test_light_commands_do_not_load_jax(arguments: list[str]) -> None:
         "try:\n    cli.main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
         "assert 'jax' not in sys.modules, 'jax was loaded'\n"
     )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_importing_us_loads_nothing_heavy() -> None:
+    heavy = {"jax", "matplotlib", "rich", "scipy", "sympy", "numpy"}
+    code = f"import sys, lemmaformer\nassert not {heavy!r} & set(sys.modules), {heavy!r} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 

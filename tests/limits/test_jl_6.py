@@ -26,7 +26,7 @@ from analyzer.limits.jl_6 import (
     truncated_exponential,
 )
 from tests.depth import examples
-from verify.report.tables import show_rnn_limits
+from verify.report.limits import show_rnn_limits
 
 EXPONENTIAL = parse_kernel("exp(-s)")
 SWAP = swapped_ends(32, 10)

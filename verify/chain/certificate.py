@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flint import arb
 
 from analyzer.errors import InputError, OptionValue, Remedy
+from analyzer.notebooks import html_of
 from analyzer.numbers.exact import decimal_above, decimal_below, upper
 
 if TYPE_CHECKING:
@@ -142,10 +143,8 @@ class Certificate:
         """Whether nothing is violated."""
         return self.verdict is not Verdict.VIOLATED
 
-    def _repr_html_(self) -> str:
-        from verify.report.tables import as_html, show_certificate
-
-        return as_html(lambda: show_certificate(self))
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     @property
     def advice(self) -> str:

@@ -61,7 +61,7 @@ EVALUATION = 2.0**-40
 
 
 @dataclass(frozen=True)
-class Protocol:
+class ComparisonProtocol:
     """The random sequences; positions from `first` on count."""
 
     sequences: int
@@ -73,7 +73,7 @@ class Protocol:
 
 
 def compare(
-    networks: Sequence[tuple[str, Bundle]], target: Target, protocol: Protocol, step: Callable[[str], None] = lambda _: None
+    networks: Sequence[tuple[str, Bundle]], target: Target, protocol: ComparisonProtocol, step: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
     """All of it as plain data; equal for equal seeds but for `seconds`."""
     start = time.perf_counter()
@@ -138,7 +138,7 @@ def _reach(attention: Attention) -> float:
     return min(reach, LONGEST)
 
 
-def sequences_of(target: Target, protocol: Protocol) -> np.ndarray:
+def sequences_of(target: Target, protocol: ComparisonProtocol) -> np.ndarray:
     """Tokens (sequences, length, d). Uniform ones are numbers of float32, so that networks of every type read the same."""
     rng = np.random.default_rng(protocol.seed)
     tokens = target.draw(rng, (protocol.sequences, protocol.length), protocol.tokens == "signs")
@@ -146,7 +146,7 @@ def sequences_of(target: Target, protocol: Protocol) -> np.ndarray:
 
 
 def _column(
-    name: str, bundle: Bundle, target: Target, protocol: Protocol, tokens: np.ndarray, wanted: np.ndarray
+    name: str, bundle: Bundle, target: Target, protocol: ComparisonProtocol, tokens: np.ndarray, wanted: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray | None]:
     start, network, card = time.perf_counter(), bundle.network, bundle.card
     outputs, found = _outputs(network, tokens)[:, protocol.first :], certificate(bundle, target, protocol.seed)

@@ -1,6 +1,6 @@
 """Published experiments repeated, and the demo.
 
-May import from `verify.compare`, `verify.limits` and `verify.report` and what lies below them.
+May import from `verify.compare` and `verify.limits` and what lies below them.
 """
 
 from analyzer.errors import InputError

@@ -28,7 +28,7 @@ from constructions.network.transformer import Transformer
 from constructions.training.loop import Progress, Trained
 from constructions.training.recipes import TrainingRecipe
 from constructions.training.trainable import as_float, randomised, slot_values, train
-from verify.compare.side_by_side import Protocol, compare, derived_length
+from verify.compare.side_by_side import ComparisonProtocol, compare, derived_length
 from verify.theorems.no_theorem import trained_card, verify_learnt
 
 CONSTRUCTED, RANDOM, CONTINUED, SUPERVISED = "constructed", "random", "continued", "supervised"
@@ -90,7 +90,7 @@ def compared(arms: dict[str, tuple[Bundle, Trained | None]], target: Target, see
     networks = [(name, bundle) for name, (bundle, _) in arms.items()]
     length = derived_length(target, [bundle.network for _, bundle in networks])
     tokens = "letters" if target.alphabet is not None else "signs" if signs else "uniform"
-    result = compare(networks, target, Protocol(SEQUENCES, length, target.settled, seed, tokens))
+    result = compare(networks, target, ComparisonProtocol(SEQUENCES, length, target.settled, seed, tokens))
     rows = []
     for name, (bundle, run) in arms.items():
         if run is not None:

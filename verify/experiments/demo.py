@@ -1,4 +1,4 @@
-"""The demo: heads that the constants ask for, networks for fixed and adaptive memories, what bits allow and depth cures, a figure."""
+"""The numbers of the tour: heads that constants ask for, networks for fixed and adaptive memories, what bits allow and depth cures."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from verify.bundles.claims import card_of, citation_of
 from verify.chain.certificate import Certificate
 from verify.limits.jl_6 import rnn_limits
 from verify.limits.pairs import describe_horizon, horizon
-from verify.report import tables as report
 from verify.theorems.jl_4_2 import coupling_error, read
 from verify.theorems.jl_4_2 import verify as certify_coupling
 from verify.theorems.shift_chain import verify as certify_chain
@@ -102,6 +101,12 @@ def growth_curves() -> dict[str, list[tuple[int, int]]]:
     return {**curves, "minimal bank = lag law": [(lag, lag) for lag in GROWTH]}
 
 
+def fixed_memory() -> tuple[Construction, Certificate]:
+    """The fixed memories built and certified."""
+    built = build(TARGET, bank="minimal", error=ERROR)
+    return built, verify(built.network, TARGET, built.bank, built.ffn)
+
+
 def mechanism() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     """The nested target built and certified, and what its slots hold at every position of a short sequence."""
     built = adaptive.build(NESTED, error=ERROR)
@@ -120,18 +125,6 @@ def mechanism() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     return built, certificate, rows
 
 
-def _show_mechanism(certificate: Certificate, rows: list[dict[str, Any]]) -> None:
-    out = report.console()
-    out.print(f"\nLags that depend on the tokens: y = {NESTED.formula}, read off one after the other, error {ERROR}")
-    out.print("\n".join(NESTED.tree_lines()))
-    sequence = " ".join(f"{x:+d}" for x in SEQUENCE)
-    forms = {"t": "d", "token": "+d", "lag_m1": "g", "m1": "+.4f", "lag_m2": "g", "output": "+.4f", "wanted": "+g"}
-    cells = [[format(row[name], form) for name, form in forms.items()] for row in rows]
-    columns = ["t", "x_t", "lag slot m1", "m1 = x_{t-lag}", "lag slot m2", "network", "wanted"]
-    out.print(report.table(f"The residual stream on {sequence}", columns, cells))
-    report.show_certificate(certificate)
-
-
 def horizons() -> list[dict[str, Any]]:
     """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag` finds that horizon)."""
     rows = []
@@ -148,17 +141,6 @@ def long_lag() -> tuple[Construction, Certificate]:
     return built, certify_chain(built.network, built.target, built.bank, built.ffn)
 
 
-def _show_long_lag(rows: list[dict[str, Any]], certificate: Certificate) -> None:
-    out = report.console()
-    out.print(
-        "\nHow far one dp-free layer sees: the largest lag with error plus price of rounding below 1/2, any decays, both sides certified"
-    )
-    cells = [[r["rpe"], r["arithmetic"], r["horizon"], report.number(r["upper"]), report.number(r["next_lower"])] for r in rows]
-    out.print(report.table("", ["heads", "arithmetic", "horizon", "error there <", "error beyond ≥"], cells))
-    out.print(f"\nDepth is the cure: lag {LONG_LAG} in float32, error {ERROR}")
-    report.show_certificate(certificate)
-
-
 def low_rank() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     """For m_h = 1, 2, 3: the best that any head can do, and what the singular functions of ρ, or of ρ modulo functions of u, reach."""
     rows = []
@@ -173,19 +155,13 @@ def low_rank() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
     return built, certify_coupling(built.network, COUPLING, built.bank, built.ffn), rows
 
 
-def _show_low_rank(certificate: Certificate, rows: list[dict[str, Any]], recurrent: dict[str, Any]) -> None:
-    out = report.console()
-    out.print(
-        f"\nOne softmax head instead of positions: y_t = Σ softmax[ρ(x_t, x_s)] x_s, ρ = {COUPLING.coupling.name}; error of the logits:"
-    )
-    cells = [[r["rank"], *(report.number(r[key]) for key in ("limit", "pod", "centred"))] for r in rows]
-    out.print(report.table("", ["m_h", "any head ≥", "singular functions of ρ ≤", "of ρ modulo functions of u ≤"], cells))
-    report.show_certificate(certificate)
-    out.print(f"\nAnd recurrent networks, Σ e^(-s) x_(t-s) on {recurrent['length']} tokens:")
-    report.show_rnn_limits(recurrent)
+def recurrent() -> dict[str, Any]:
+    """A fading memory as recurrent networks see it."""
+    return rnn_limits("exp(-s)", 32, 10)
 
 
-def _prepare(out: Path, overwrite: bool) -> None:
+def prepare(out: Path, overwrite: bool) -> None:
+    """Make the folder of the tour; what lies where its files go is refused unless `overwrite`."""
     try:
         if is_bundle(out) or (out.exists() and not out.is_dir()):
             raise InputError(f"{out} is a bundle or no folder; choose another place")
@@ -198,61 +174,14 @@ def _prepare(out: Path, overwrite: bool) -> None:
         check_place(out / name, overwrite)
 
 
-def run_demo(out: Path, quiet: bool, show: bool, overwrite: bool = False) -> dict[str, Any]:
-    """Run the tour, write figure, CSV files and bundles into `out`, and return the numbers; what is there stays unless `overwrite`."""
-    _prepare(out, overwrite)
-    with report.progress("counting heads", quiet):
-        rows = heads_table()
-    if show:
-        cells = [[r["rpe"], r["lag"], r["paper"], r["tuned"], r["minimal"], r["law"]] for r in rows]
-        title = f"Heads to remember one token, worst-case error {ERROR}"
-        columns = ["RPE", "lag", "paper's constants", "tuned", "minimal bank", "lag law"]
-        report.console().print(report.table(title, columns, cells))
-    with report.progress("building and certifying", quiet):
-        built = build(TARGET, bank="minimal", error=ERROR)
-        certificate = verify(built.network, TARGET, built.bank, built.ffn)
-    if show:
-        lags = ", ".join(map(str, TARGET.lags))
-        report.console().print(f"\nA network built from the proof: y = {TARGET.formula}, lags {lags}, error {ERROR}")
-        report.show_certificate(certificate)
+def write_bundle(path: Path, built: Construction, certificate: Certificate, overwrite: bool) -> None:
+    """A network of the tour, with its card."""
     card = card_of(built, certificate)
-    write(out / BUNDLES[0], built.network, card, citation_of(card), overwrite)
-    with report.progress("building and certifying", quiet):
-        nested, nested_certificate, rows_of_slots = mechanism()
-    if show:
-        _show_mechanism(nested_certificate, rows_of_slots)
-    card = card_of(nested, nested_certificate)
-    write(out / BUNDLES[1], nested.network, card, citation_of(card), overwrite)
-    with report.progress("looking for horizons, building beyond them", quiet):
-        seen, (chain, chain_certificate) = horizons(), long_lag()
-    if show:
-        _show_long_lag(seen, chain_certificate)
-    card = card_of(chain, chain_certificate)
-    write(out / BUNDLES[2], chain.network, card, citation_of(card), overwrite)
-    with report.progress("decomposing a coupling", quiet):
-        (coupled, coupled_certificate, ranks), recurrent = low_rank(), rnn_limits("exp(-s)", 32, 10)
-    if show:
-        _show_low_rank(coupled_certificate, ranks, recurrent)
-    card = card_of(coupled, coupled_certificate)
-    write(out / BUNDLES[3], coupled.network, card, citation_of(card), overwrite)
-    with report.progress("drawing", quiet):
-        figure = _figure(out)
-    if show:
-        names = "bundles network, adaptive, long_lag and coupling"
-        report.console().print(f"\n{names} in {out}, figure {figure}, numbers in CSV files beside it", soft_wrap=True)
-    slots = {"sequence": list(SEQUENCE), "slots": rows_of_slots, "chain": nested_certificate.as_dict()}
-    depth = {"horizons": seen, "chain": chain_certificate.as_dict()}
-    coupling = {"ranks": ranks, "chain": coupled_certificate.as_dict(), "rnn": recurrent}
-    return {"heads": rows, "chain": certificate.as_dict(), "adaptive": slots, "depth": depth, "coupling": coupling, "figure": figure}
+    write(path, built.network, card, citation_of(card), overwrite)
 
 
-def _figure(out: Path) -> str | None:
+def kernel_values() -> list[float]:
+    """κ(0), κ(1), … of the minimal bank."""
     layer = fuse(build(FixedMemory((LAG,)), error=ERROR).network)
     with working_precision(layer.bits):
-        kernel = [float(v) for v in layer.kernel([fmpq(0), fmpq(1)], 0).values(0, 13)]
-    curves, growth = error_curves(), growth_curves()
-    report.write_csv(out / NUMBERS[0], ["s", "kappa"], list(enumerate(kernel)))
-    report.write_csv(out / NUMBERS[1], ["curve", "heads", "error"], [(n, h, e) for n, c in curves.items() for h, e in c])
-    report.write_csv(out / NUMBERS[2], ["curve", "lag", "heads"], [(n, t, h) for n, c in growth.items() for t, h in c])
-    path = out / FIGURE
-    return str(path) if report.demo_figure(path, kernel, LAG, curves, growth) else None
+        return [float(v) for v in layer.kernel([fmpq(0), fmpq(1)], 0).values(0, 13)]

@@ -4,20 +4,9 @@ One dp-free layer. The network is linear (the read-out is u_0), so for independe
 v‖κ − 1_T‖₂², κ its kernel. That population loss ("square") or ‖κ − 1_T‖₁, the worst case itself ("worst"), cut off after `WINDOW`
 places, is minimised by Adam in float32: no batch, no noise. Runs differ in heads (T − 1, T, 2T + 2), loss, rate and seed; further runs
 start at a bank that is nearly the best for float32 (`verify.limits.pairs.lag_limit`) and go on at a small rate. What is judged is the
-stored float32 network: its worst-case error e = ‖κ − 1_T‖₁, enclosed with the infinite tail. lin and table heads count with the rounded
-constants that the executor runs with; log heads count with their ideal kernels s^{−p}/ζ(p), p the stored decay, because slow ones run by
-FFT. The rounding of evaluation is not part of e; it is bounded apart, for lin and table heads.
+stored float32 network: its worst-case error e = ‖κ − 1_T‖₁ (`verify.experiments.layer_bounds`).
 
-Lower bounds that hold for that layer, whatever training did:
-
-    (i)  e ≥ 1 if it has at most T − 1 heads (`analyzer.limits.lag_law`);
-    (ii) e ≥ E_w − w W for every w > 0,  W = |c| + Σ_h |a_h|.
-
-(ii) is the budgeted error read backwards: its banks have κ = c·1{s=0} + Σ a_h k_h with *normalised* k_h, and e + wW ≥ E_w(T) for each of
-them. A stored lin head is r·g z^s with gain r = (W_O W_V W_E)_0, rounded ratio z and rounded constant g ≈ 1 − z, so it is the normalised
-head (1−z) z^s with a_h = r g/(1−z); a stored log head has a_h = r. w is no roundoff here but the slope of a trade: what error costs in
-size of weights. A certified lower bound of E_w for each w = 2^−b gives the largest e that weights of size W cannot avoid. Table heads have
-other kernels: neither bound speaks of them.
+Two lower bounds hold for that layer, whatever training did: (i) by its heads, (ii) by the size of its weights (`layer_bounds`).
 
 Several layers. *linear*: attention and residual only; κ is a product of rational functions with L·H poles in all, so e ≥ 1 if L·H ≤ T − 1
 (the Hankel argument of the lag law); (ii) does not apply. *relu*: feed-forward networks between the layers, trained on fresh uniform
@@ -29,36 +18,28 @@ A layer *learns* a lag if e < 1/2, the error at which a horizon ends (sampled er
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flint import arb, arb_mat, fmpq
+from flint import arb
 
-from analyzer.errors import InputError, LemmaformerError, Refusal
-from analyzer.kernels.l1_norms import TAIL_SHARE, l1_norm
-from analyzer.limits import budgeted_error
-from analyzer.limits.budgeted_error import Dual, PricedBank
-from analyzer.limits.pi_law import best_pi_bound, rule
-from analyzer.numbers.exact import UNIT, lower, magnitude, nearest, upper, working_precision
-from constructions.banks.balanced import Balance
-from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_exact
+from analyzer.errors import LemmaformerError, Refusal
+from analyzer.limits.budgeted_error import PricedBank
+from analyzer.numbers.exact import nearest
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
 from constructions.run import reference
-from constructions.run.fast import head_constants
-from constructions.run.fused import FusedLayer, fuse, stream_kernels
 from constructions.training import trainable as learning
 from constructions.training.loop import Progress, fit_ensemble
 from constructions.training.recipes import Shape, TrainingRecipe
-from verify.chain.rounding import evaluation_error
-from verify.experiments import check_lags
+from verify.experiments import check_lags, layer_bounds
+from verify.experiments.layer_bounds import DECAY_BITS, UNIT_32, Measured
 from verify.limits import pairs as limits
 
 ID = "horizon"
-UNIT_32 = UNIT["float32"]
-FLOAT32 = DECAY_BITS = 24
 WINDOW = 128
 """Places of the kernel in the loss: ten times the longest default lag."""
 PLANS = (("square", 1e-1), ("square", 1e-2), ("worst", 1e-1))
@@ -66,16 +47,12 @@ PLANS = (("square", 1e-1), ("square", 1e-2), ("worst", 1e-1))
 KEEPING = 1e-6
 """Rate of the runs that start at the best bank. Weights of 1e5 have a spacing of 0.008 in float32, so what moves are decays, W_V and W_E;
 ten times this rate took lag 4 from 0.07 to 0.23 and lag 5 from 0.35 to 0.99 in 3000 steps."""
-PRICES = {"lin": (4, 6, 8, 12, 16, 20, FLOAT32), "log": (6, 8, 12, 16, 20, FLOAT32, 28)}
-"""b of w = 2^−b in (ii): from weights of size 16 to float32; for log heads the sequence of b = 28 is large at lag 6, that of 24 is not."""
 DEPTHS = (2, 3, 4)
 DEEP_PLANS = (("square", 3e-2),)
 DEEP_SEEDS = 1
 """Deep networks cost many times a layer; one run each."""
 TABLE_HEADS = 2
 RELU_DEPTHS, RELU_HEADS, RELU_DIM, RELU_WIDTH, RELU_RATE, RELU_BATCH = (2, 4), 4, 8, 16, 1e-2, 16
-PLACES = (128, 512, 1024)
-"""Places of the kernel of several layers that are summed one by one before it is given up: products of series in balls take seconds."""
 TESTED = 1024
 """Fresh sequences that the errors of relu networks are sampled on."""
 LEARNT = 0.5
@@ -84,7 +61,7 @@ Report = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class HorizonProtocol:
     """Lags 1..most, runs per row and rate, steps of a run."""
 
     most: int = 12
@@ -190,120 +167,6 @@ def bank_network(bank: PricedBank, padded: int = 0) -> Transformer:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """least ≤ ‖κ − 1_T‖₁ ≤ most of a stored layer, and W = |c| + Σ|a_h| rounded up; None for table heads, which have no such a_h."""
-
-    least: float
-    most: float
-    weights: float | None
-
-
-def measured(network: Transformer, lag: int) -> Measured:
-    """The worst-case error of a stored one-layer network whose read-out is u_0."""
-    if not learning.is_affine_readout(network.layers[0].feedforward):
-        raise InputError("the error of a kernel is that of a network with the read-out u_0")
-    rpe = network.layers[0].attention.rpe
-    if set(rpe) == {"log"}:
-        return _measured_log(network, lag)
-    layer = fuse(network)
-    row = _first_row(layer)
-    if layer.constants is not None and not (layer.constants["ratio"] < 1).all():
-        raise Refusal("a lin head forgets so slowly that its ratio is rounded to 1")
-    with working_precision(layer.bits):
-        norm = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)}))
-        weights = upper(_lin_weights(layer, row)) if set(rpe) == {"lin"} else None
-        return Measured(lower(norm.least), upper(norm.most), weights)
-
-
-def _first_row(layer: FusedLayer) -> list[fmpq]:
-    return [fmpq(int(j == 0)) for j in range(len(layer.embedding))]
-
-
-def _lin_weights(layer: FusedLayer, row: Sequence[fmpq]) -> arb:
-    """|c| + Σ_h |r_h| g_h/(1−z_h)."""
-    assert layer.constants is not None
-    residual, gains = layer.functional(row, 0)
-    ratio, gain = to_exact(layer.constants["ratio"]), to_exact(layer.constants["gain"])
-    return arb(sum((abs(r) * g / (1 - z) for r, g, z in zip(gains, gain, ratio, strict=True)), abs(residual)))
-
-
-def _measured_log(network: Transformer, lag: int) -> Measured:
-    layer = fuse(network.map(to_exact))
-    residual, gains = layer.functional(_first_row(layer), 0)
-    merged: dict[fmpq, fmpq] = {}
-    for decay, gain in zip(layer.decays, gains, strict=True):
-        merged[decay] = merged.get(decay, fmpq(0)) + gain
-    used = {decay: gain for decay, gain in merged.items() if gain != 0}
-    bank = PricedBank(tuple(("log", decay) for decay in used), tuple(used.values()), residual)
-    with working_precision(budgeted_error.working_bits(UNIT_32) + max(0, magnitude(arb(bank.weight_sum)))):
-        most = budgeted_error.extraction_error(bank, lag)
-        seen = bank.runs("log")
-        values = [arb(0)] * (lag + 1) if seen is None else seen.values(WINDOW)
-        values[0] += arb(residual)
-        values[lag] -= 1
-        return Measured(lower(sum((abs(v) for v in values), arb(0))), upper(most), upper(arb(bank.weight_sum)))
-
-
-def measured_deep(network: Transformer, lag: int) -> Measured:
-    """The worst-case error of a linear network of several lin layers: places one by one, then a weighted norm.
-
-    For r > 1 with z_h r < 1, Σ_s |κ(s)| r^s ≤ e_0ᵀ Π_l (I + Σ_h |W_O^h W_V^h| g_h/(1 − z_h r)) |W_E| entrywise, so the places from S on
-    hold at most r^{−S} times that.
-    """
-    slowest = max(float(z) for layer in network.layers for z in head_constants(layer.attention)["ratio"])
-    for count in PLACES:
-        with working_precision(256):
-            kernel = [*stream_kernels(network, count)[0][0].coeffs()]
-            kernel += [arb(0)] * (count - len(kernel))
-            kernel[lag] -= 1
-            seen = sum((abs(v) for v in kernel), arb(0))
-            tail = _deep_tail(network, count, arb(slowest) ** (-arb(7) / 8))
-        if tail <= TAIL_SHARE * seen:
-            return Measured(lower(seen), upper(seen + tail), None)
-    raise Refusal(f"a head with ratio {slowest:.6f} forgets too slowly for the kernel of several layers to be summed")
-
-
-def _deep_tail(network: Transformer, start: int, growth: arb) -> arb:
-    total = arb_mat(len(network.embedding), 1, [abs(arb(v)) for v in to_exact(network.embedding).flat])
-    for layer in network.layers:
-        attention = layer.attention
-        constants, size = head_constants(attention), len(network.embedding)
-        matrix = [arb(int(i == j)) for i in range(size) for j in range(size)]
-        for h, (output, value) in enumerate(zip(to_exact(attention.output), to_exact(attention.value), strict=True)):
-            z, g = (arb(to_exact(constants[name])[h]) for name in ("ratio", "gain"))
-            factor = g / (1 - z * growth)
-            matrix = [m + abs(arb(w)) * factor for m, w in zip(matrix, (output @ value).flat, strict=True)]
-        total = arb_mat(size, size, matrix) * total
-    return total[0, 0] * growth ** (-start)
-
-
-@cache
-def sequence(rpe: str, bits: int) -> Dual:
-    """A sequence δ for w = 2^−bits, of the longest lag that a bank can serve at that price, about."""
-    unit = fmpq(1, 2**bits)
-    return Balance(rpe, unit).dual(max(1, rule(unit) - (rpe == "log")))  # type: ignore[arg-type]
-
-
-@cache
-def least_budgeted(rpe: str, lag: int, bits: int) -> float:
-    """A certified lower bound of E_w(T), w = 2^−bits: by δ; for lin at its best place up to T (E_w grows with T), and in closed form."""
-    if bits == FLOAT32:
-        return limits.lag_limit(rpe, lag, UNIT_32, DECAY_BITS).lower  # type: ignore[arg-type]
-    unit, dual = fmpq(1, 2**bits), sequence(rpe, bits)
-    places = range(1, lag + 1) if rpe == "lin" else (lag,)
-    shown = max(lower(limits.shown_by(dual, place, unit, rpe)) for place in places)  # type: ignore[arg-type]
-    return max(shown, lower(best_pi_bound(lag, unit)[0])) if rpe == "lin" else shown
-
-
-def layer_bound(rpe: str, heads: int, lag: int, weights: float) -> float:
-    """(i) and (ii): what a layer of one type with so many heads and weights of size W cannot fall below."""
-    if heads <= lag - 1:
-        return 1.0
-    with working_precision(64):
-        return max([0.0, *(lower(arb(least_budgeted(rpe, lag, b)) - arb(weights) / 2**b) for b in PRICES[rpe])])
-
-
-@dataclass(frozen=True)
 class Run:
     """One trained network: e ≤ `error`, what it cannot fall below, the size of its weights, and how it was trained.
 
@@ -333,7 +196,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Cell:
+class HorizonCell:
     """What one member of an ensemble is to learn."""
 
     lag: int
@@ -365,39 +228,22 @@ def trained(
     return [without_silent_heads(jax.tree.map(itemgetter(k), networks)) for k in range(len(starts))]
 
 
-def judged(network: Transformer, lag: int, cell: Cell, kind: str, loss: str, rate: float, before: float | None = None) -> Run:
+def judged(network: Transformer, lag: int, cell: HorizonCell, kind: str, loss: str, rate: float, before: float | None = None) -> Run:
     """A one-layer network beside its lower bounds; a head that training made so slow that it has no finite sum has no finite error."""
     rpe = network.layers[0].attention.rpe[0]
     try:
-        found = measured(network, lag)
+        found = layer_bounds.measured(network, lag)
     except LemmaformerError:
         return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, float("inf"), 0.0, None, None, before=before)
-    bound = None if found.weights is None else layer_bound(rpe, len(network.layers[0].attention.rpe), lag, found.weights)
-    numbers = (found.most, found.least, bound, found.weights, rounding_of(network))
+    bound = None if found.weights is None else layer_bounds.layer_bound(rpe, len(network.layers[0].attention.rpe), lag, found.weights)
+    numbers = (found.most, found.least, bound, found.weights, layer_bounds.rounding_of(network))
     return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, *numbers, before=before)
 
 
-def rounding_of(network: Transformer) -> float | None:
-    """How far the executor's output can be from the stored function, for tokens in [−1, 1].
-
-    None for log heads, whose stored function is not made of the executor's taps, and where a bound does not exist.
-    """
-    if "log" in network.layers[0].attention.rpe:
-        return None
-    layer = fuse(network)
-    units = [[fmpq(int(i == j)) for i in range(len(layer.embedding))] for j in range(len(layer.embedding))]
-    try:
-        with working_precision(layer.bits):
-            readout, coordinates = evaluation_error(network, layer, [l1_norm(layer.kernel(unit, 0)).most for unit in units])
-    except Refusal:
-        return None
-    return upper(readout + coordinates[0])
-
-
-def one_layer(rpe: str, protocol: Protocol, report: Report | None = None) -> list[Run]:
+def one_layer(rpe: str, protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
     """Every lag with too few, just enough and plenty of heads, from random weights."""
     cells = [
-        Cell(lag, heads, seed)
+        HorizonCell(lag, heads, seed)
         for lag in range(1, protocol.most + 1)
         for heads in sorted({lag - 1, lag, 2 * lag + 2} - {0})
         for seed in range(protocol.seeds)
@@ -411,7 +257,7 @@ def one_layer(rpe: str, protocol: Protocol, report: Report | None = None) -> lis
     return runs
 
 
-def kept(rpe: str, protocol: Protocol, report: Report | None = None) -> list[Run]:
+def kept(rpe: str, protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
     """Lags within the horizon, from a bank that is nearly the best for float32: does training keep it?"""
     banks = {}
     for lag in range(1, protocol.most + 1):
@@ -426,15 +272,15 @@ def kept(rpe: str, protocol: Protocol, report: Report | None = None) -> list[Run
     runs = []
     for (lag, start), network in zip(banks.items(), networks, strict=True):
         before = without_silent_heads(start)
-        cell = Cell(lag, len(before.layers[0].attention.rpe), 0)
+        cell = HorizonCell(lag, len(before.layers[0].attention.rpe), 0)
         runs.append(judged(before, lag, cell, "best bank", "-", 0.0))
         runs.append(judged(network, lag, cell, "best bank, trained on", "square", KEEPING, before=runs[-1].error))
     return runs
 
 
-def tables(protocol: Protocol, report: Report | None = None) -> list[Run]:
+def tables(protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
     """A learnt bias per distance: two heads, distances up to twice the longest lag."""
-    cells = [Cell(lag, TABLE_HEADS, seed) for lag in range(1, protocol.most + 1) for seed in range(protocol.seeds)]
+    cells = [HorizonCell(lag, TABLE_HEADS, seed) for lag in range(1, protocol.most + 1) for seed in range(protocol.seeds)]
     starts = [random_start("table", TABLE_HEADS, TABLE_HEADS, c.seed, c.lag, reach=2 * protocol.most + 2) for c in cells]
     loss, rate = PLANS[0]
     told = None if report is None else partial(report, "a bias per distance")
@@ -442,10 +288,10 @@ def tables(protocol: Protocol, report: Report | None = None) -> list[Run]:
     return [judged(network, cell.lag, cell, "random start", loss, rate) for network, cell in zip(networks, cells, strict=True)]
 
 
-def deep_linear(layers: int, protocol: Protocol, report: Report | None = None) -> list[Run]:
+def deep_linear(layers: int, protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
     """L lin layers with nothing between them: fewer heads in all than the lag, and twice the lag at least."""
     cells = [
-        Cell(lag, heads, seed)
+        HorizonCell(lag, heads, seed)
         for lag in range(1, protocol.most + 1)
         for heads in sorted({-(-lag // layers) - 1, 2 * -(-lag // layers)} - {0})
         for seed in range(DEEP_SEEDS)
@@ -457,7 +303,7 @@ def deep_linear(layers: int, protocol: Protocol, report: Report | None = None) -
         networks = trained(starts, [cell.lag for cell in cells], loss, rate, protocol.steps, told)
         for network, cell in zip(networks, cells, strict=True):
             try:
-                found = measured_deep(network, cell.lag)
+                found = layer_bounds.measured_deep(network, cell.lag)
             except Refusal:
                 found = Measured(0.0, float("inf"), None)
             bound = 1.0 if layers * cell.heads <= cell.lag - 1 else None
@@ -478,10 +324,10 @@ def relu_loss(first: int, parameters: Transformer, batch: tuple[jax.Array, jax.A
     return 3 * jnp.mean((learning.outputs(learning.to_network(parameters), tokens, first)[..., 0] - wanted[:, first:]) ** 2)
 
 
-def deep_relu(layers: int, protocol: Protocol, report: Report | None = None) -> list[Run]:
+def deep_relu(layers: int, protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
     """L lin layers with trained feed-forward networks between them and a relu read-out, lags up to 2L: sampled errors."""
     most = min(protocol.most, 2 * layers)
-    cells = [Cell(lag, RELU_HEADS, seed) for lag in range(1, most + 1) for seed in range(DEEP_SEEDS)]
+    cells = [HorizonCell(lag, RELU_HEADS, seed) for lag in range(1, most + 1) for seed in range(DEEP_SEEDS)]
     shape = Shape(heads=RELU_HEADS, width=RELU_WIDTH, layers=layers, model_dim=RELU_DIM)
     starts = [learning.initial(shape, 1, cell.seed, cell.lag) for cell in cells]
     length = 2 * most + 8
@@ -514,7 +360,7 @@ def _sampled(networks: Transformer, lags: Sequence[int], length: int, first: int
     return result
 
 
-def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
+def run(protocol: HorizonProtocol, report: Report | None = None) -> dict[str, Any]:
     """The experiment as data."""
     check_lags(protocol.most)
     start = time.perf_counter()
@@ -529,9 +375,9 @@ def run(protocol: Protocol, report: Report | None = None) -> dict[str, Any]:
     return conclude(runs, protocol) | {"seconds": time.perf_counter() - start}
 
 
-def conclude(runs: Sequence[Run], protocol: Protocol) -> dict[str, Any]:
+def conclude(runs: Sequence[Run], protocol: HorizonProtocol) -> dict[str, Any]:
     """Runs beside E_u, and what they say."""
-    limit = {rpe: [float32_limit(rpe, lag) for lag in range(1, protocol.most + 1)] for rpe in ("lin", "log")}
+    limit = {rpe: [layer_bounds.float32_limit(rpe, lag) for lag in range(1, protocol.most + 1)] for rpe in ("lin", "log")}
     horizons = {rpe: horizon_of(limit[rpe]) for rpe in limit}
     return {
         "experiment": ID,
@@ -547,13 +393,6 @@ def conclude(runs: Sequence[Run], protocol: Protocol) -> dict[str, Any]:
         "note": "errors are certified from the stored weights, without the rounding of evaluation (those of relu layers are sampled); "
         "E_u counts the price u Σ|a| of storing weights, too, so a bank's own error can be below it",
     }
-
-
-def float32_limit(rpe: str, lag: int) -> dict[str, float]:
-    """lower ≤ E_u(T) ≤ upper, u = 2^−24; sequences for smaller u are feasible for u too."""
-    pair = limits.lag_limit(rpe, lag, UNIT_32, DECAY_BITS)  # type: ignore[arg-type]
-    finer = [least_budgeted(rpe, lag, bits) for bits in PRICES[rpe] if bits >= FLOAT32]
-    return {"lag": lag, "lower": max([pair.lower, *finer]), "upper": pair.upper}
 
 
 def horizon_of(rows: Sequence[dict[str, float]]) -> int:

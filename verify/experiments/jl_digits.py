@@ -59,7 +59,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Row:
+class DigitsRow:
     """One m_h: training errors, one per seed, and the spectra of the trained heads."""
 
     rank: int
@@ -70,7 +70,7 @@ class Row:
 
 def train(
     rank: int, images: np.ndarray, labels: np.ndarray, seeds: int, steps: int, report: Callable[[Progress], None] | None = None
-) -> Row:
+) -> DigitsRow:
     """All seeds of one m_h in one run."""
     data = (jnp.asarray(images), jnp.asarray(labels))
     start = jax.tree.map(lambda *members: jnp.asarray(np.stack(members)), *(initial(seed, rank) for seed in range(seeds)))
@@ -80,7 +80,7 @@ def train(
     entropy, rate = training_errors(trained.parameters, data)
     learnt = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), trained.parameters)
     members = [jax.tree.map(itemgetter(seed), learnt) for seed in range(seeds)]
-    return Row(rank, np.asarray(entropy), np.asarray(rate), tuple(head_spectrum(member, images) for member in members if rank))
+    return DigitsRow(rank, np.asarray(entropy), np.asarray(rate), tuple(head_spectrum(member, images) for member in members if rank))
 
 
 def head_spectrum(network: DigitsTransformer, images: np.ndarray) -> HeadSpectrum:
@@ -143,14 +143,14 @@ def _describe_fit(found: Fit) -> dict[str, Any]:
     }
 
 
-def _describe(row: Row) -> dict[str, Any]:
+def _describe(row: DigitsRow) -> dict[str, Any]:
     result: dict[str, Any] = {"m_h": row.rank, "cross_entropy": _spread(row.cross_entropy), "error_rate": _spread(row.error_rate)}
     if row.heads:
         result["plain"], result["centred"] = (_describe_spectra(row, kind) for kind in ("plain", "centred"))
     return result
 
 
-def _describe_spectra(row: Row, kind: str) -> dict[str, Any]:
+def _describe_spectra(row: DigitsRow, kind: str) -> dict[str, Any]:
     """Means over seeds; the singular values themselves of the first seed."""
     found = [getattr(head, kind) for head in row.heads]
     decays = [spectrum.decay_exponent for spectrum in found if spectrum.decay_exponent is not None]
@@ -162,7 +162,7 @@ def _describe_spectra(row: Row, kind: str) -> dict[str, Any]:
     }
 
 
-def findings(rows: Sequence[Row], fits: dict[str, Fit | None]) -> list[str]:
+def findings(rows: Sequence[DigitsRow], fits: dict[str, Fit | None]) -> list[str]:
     """What agrees with the paper and what does not, from the numbers at hand."""
     result = []
     for name, found in fits.items():

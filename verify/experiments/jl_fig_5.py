@@ -41,7 +41,7 @@ MAX_SEQUENCES = 100_000
 
 
 @dataclass(frozen=True)
-class Curve:
+class RankCurve:
     """Sampled errors of one target: means per sequence, (m_h, sequences) each."""
 
     alpha: str
@@ -81,7 +81,7 @@ def target_of(alpha: str, rank: int) -> CouplingTarget:
     return CouplingTarget(LENGTH, coupling, parse_formula("x", ("x",), "f"), parse_formula("y", ("y",), "F"))
 
 
-def measure(alpha: str, rank: int, sequences: int, seed: int, report: Callable[[str], None]) -> Curve:
+def measure(alpha: str, rank: int, sequences: int, seed: int, report: Callable[[str], None]) -> RankCurve:
     """Run the networks for m_h = 1..16 on the same random sequences."""
     target, us = target_of(alpha, rank), uniform_knots(KNOTS)
     found = factors(target.coupling, us, "pod")
@@ -100,7 +100,7 @@ def measure(alpha: str, rank: int, sequences: int, seed: int, report: Callable[[
         promised = budget(target, "pod", m, us, hull_knots(target, 1), "exact")
         bound.append(upper(averages(target, promised, "pod", m, us).l1))
         tail.append(float(np.sqrt((sigma[m:] ** 2).sum())))
-    return Curve(alpha, rank, *(np.array(part) for part in (l1, square, l1_alone, bound, tail)))
+    return RankCurve(alpha, rank, *(np.array(part) for part in (l1, square, l1_alone, bound, tail)))
 
 
 def without_self(sigma: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ def without_self(sigma: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return np.concatenate(results)
 
 
-def _rows(curve: Curve) -> list[dict[str, Any]]:
+def _rows(curve: RankCurve) -> list[dict[str, Any]]:
     count = np.sqrt(curve.l1.shape[1])
     return [
         {
@@ -141,7 +141,7 @@ def slope(errors: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return found.exponent, found.error
 
 
-def _slopes(curve: Curve, seed: int) -> list[dict[str, Any]]:
+def _slopes(curve: RankCurve, seed: int) -> list[dict[str, Any]]:
     """One line per norm: what is measured, what is claimed, and which claim the data refute."""
     alpha, last = float(curve.alpha), min(LARGEST, curve.rank) - 1
     rng = np.random.default_rng(seed)

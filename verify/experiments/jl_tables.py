@@ -57,7 +57,7 @@ _START, _HELD_OUT = 2**32 - 1, 2**32 - 2
 
 
 @dataclass(frozen=True)
-class Protocol:
+class JlProtocol:
     steps: int = 6000
     seeds: int = 3
     batch: int = 16
@@ -71,14 +71,14 @@ class Protocol:
 
 
 PLAIN_RATE = 1e-3
-DEFAULT = Protocol()
-FULL = Protocol(steps=30000, seeds=5)
+DEFAULT = JlProtocol()
+FULL = JlProtocol(steps=30000, seeds=5)
 
 Report = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
-class Rule:
+class JlRule:
     """Ratios from `least` to `most` go the way of the published one, and as far."""
 
     least: float
@@ -89,14 +89,14 @@ class Rule:
 
 
 RULES = {
-    (RNN, "ordering altered"): Rule(1e3, float("inf")),
-    (RNN, "mixed"): Rule(1 / 3, 3),
-    (TRANSFORMER, "ordering altered"): Rule(1 / 3, 3),
-    (TRANSFORMER, "mixed"): Rule(1, float("inf")),
-    (RNN, "permuted"): Rule(1 / 10, 10),
-    (PLAIN, "permuted"): Rule(1 / 10, 10),
-    (STOPPED, "permuted"): Rule(1 / 10, 10),
-    (TRANSFORMER, "permuted"): Rule(1 / 10, 10),
+    (RNN, "ordering altered"): JlRule(1e3, float("inf")),
+    (RNN, "mixed"): JlRule(1 / 3, 3),
+    (TRANSFORMER, "ordering altered"): JlRule(1 / 3, 3),
+    (TRANSFORMER, "mixed"): JlRule(1, float("inf")),
+    (RNN, "permuted"): JlRule(1 / 10, 10),
+    (PLAIN, "permuted"): JlRule(1 / 10, 10),
+    (STOPPED, "permuted"): JlRule(1 / 10, 10),
+    (TRANSFORMER, "permuted"): JlRule(1 / 10, 10),
 }
 
 
@@ -106,7 +106,7 @@ def kind(target: str) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class JlRow:
     """Held-out mean square errors of one model on one target, one per seed."""
 
     model: str
@@ -139,12 +139,12 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class JlExperiment:
     """A table; `findings` say in words what the numbers show."""
 
     table: int
-    protocol: Protocol
-    rows: tuple[Row, ...]
+    protocol: JlProtocol
+    rows: tuple[JlRow, ...]
     ratios: tuple[Ratio, ...]
     floor: Floor
     constructed: dict[str, Any]
@@ -207,7 +207,7 @@ def random_kernel(seed: int) -> tuple[np.ndarray, tuple[int, ...]]:
     return rng.uniform(0, 1, LENGTH).astype(np.float32).astype(np.float64), tuple(int(p) for p in rng.permutation(LENGTH))
 
 
-def table_2(protocol: Protocol = DEFAULT, report: Report | None = None) -> Experiment:
+def table_2(protocol: JlProtocol = DEFAULT, report: Report | None = None) -> JlExperiment:
     started = time.perf_counter()
     kernel = np.exp(-np.arange(LENGTH))
     order = swapped_ends(LENGTH, SWAPPED)
@@ -231,10 +231,10 @@ def table_2(protocol: Protocol = DEFAULT, report: Report | None = None) -> Exper
     }  # fmt: skip
     ratios = _ratios(2, rows)
     findings = (*_agreement(ratios), *_order_findings(rows, floor), _construction_finding(rows, constructed))
-    return Experiment(2, protocol, tuple(rows), ratios, floor, constructed, findings, time.perf_counter() - started)
+    return JlExperiment(2, protocol, tuple(rows), ratios, floor, constructed, findings, time.perf_counter() - started)
 
 
-def table_3(protocol: Protocol = DEFAULT, report: Report | None = None) -> Experiment:
+def table_3(protocol: JlProtocol = DEFAULT, report: Report | None = None) -> JlExperiment:
     started = time.perf_counter()
     drawn = [random_kernel(seed) for seed in range(_checked(protocol).seeds)]
     targets = {"original": [causal(k) for k, _ in drawn], "permuted": [reordered(causal(k), order) for k, order in drawn]}
@@ -255,18 +255,18 @@ def table_3(protocol: Protocol = DEFAULT, report: Report | None = None) -> Exper
     }  # fmt: skip
     ratios = _ratios(3, rows)
     findings = (*_agreement(ratios), *_permuted_findings(rows, floor, history), _construction_finding(rows, constructed))
-    return Experiment(3, protocol, tuple(rows), ratios, floor, constructed, findings, time.perf_counter() - started)
+    return JlExperiment(3, protocol, tuple(rows), ratios, floor, constructed, findings, time.perf_counter() - started)
 
 
-def _stopped(history: dict[str, np.ndarray]) -> list[Row]:
+def _stopped(history: dict[str, np.ndarray]) -> list[JlRow]:
     """Training losses of the RNN at the step where that on the original passes the published error; none if it never does."""
     below = np.nonzero(history["original"].mean(axis=0) < PUBLISHED[3][RNN]["original"])[0]
     if not below.size:
         return []
-    return [Row(STOPPED, target, tuple(losses[:, below[0]].tolist()), PUBLISHED[3][RNN][target]) for target, losses in history.items()]
+    return [JlRow(STOPPED, target, tuple(losses[:, below[0]].tolist()), PUBLISHED[3][RNN][target]) for target, losses in history.items()]
 
 
-def _checked(protocol: Protocol) -> Protocol:
+def _checked(protocol: JlProtocol) -> JlProtocol:
     if not 1 <= protocol.seeds <= MAX_SEEDS or not MIN_STEPS <= protocol.steps <= MAX_STEPS:
         raise InputError(
             f"{protocol.seeds} seeds and {protocol.steps} steps are out of range; give 1 to {MAX_SEEDS} and {MIN_STEPS} to {MAX_STEPS}"
@@ -275,8 +275,8 @@ def _checked(protocol: Protocol) -> Protocol:
 
 
 def _rows(
-    table: int, model: str, targets: dict[str, list[np.ndarray]], protocol: Protocol, report: Report | None
-) -> tuple[list[Row], dict[str, np.ndarray]]:
+    table: int, model: str, targets: dict[str, list[np.ndarray]], protocol: JlProtocol, report: Report | None
+) -> tuple[list[JlRow], dict[str, np.ndarray]]:
     """Train a model on every target and seed at once; rows, and the history of losses (seeds, steps) per target."""
     seeds = [seed for _ in targets for seed in range(protocol.seeds)]
     matrices = [matrix for stack in targets.values() for matrix in stack]
@@ -291,7 +291,7 @@ def _rows(
     for k, target in enumerate(targets):
         part = slice(k * protocol.seeds, (k + 1) * protocol.seeds)
         published = PUBLISHED[table].get(model, {}).get(kind(target))
-        rows.append(Row(model, target, tuple(errors[part]), published))
+        rows.append(JlRow(model, target, tuple(errors[part]), published))
         history[target] = trained.history[part]
     return rows, history
 
@@ -301,7 +301,7 @@ def _train(
     run: Callable[[Any, jax.Array], jax.Array],
     matrices: Sequence[np.ndarray],
     seeds: Sequence[int],
-    protocol: Protocol,
+    protocol: JlProtocol,
     report: Report | None,
 ) -> Trained:
     def start(key: jax.Array) -> Any:
@@ -333,7 +333,7 @@ def _train(
     )
 
 
-def _held_out(protocol: Protocol, seed: int) -> np.ndarray:
+def _held_out(protocol: JlProtocol, seed: int) -> np.ndarray:
     """Fresh sequences of float32's numbers."""
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_HELD_OUT))
     return np.asarray(jax.random.uniform(key, (protocol.held_out, LENGTH)))
@@ -344,7 +344,7 @@ def _mean_square(outputs: Any, matrix: np.ndarray, tokens: np.ndarray) -> float:
     return float(np.mean((np.asarray(outputs, np.float64) - tokens.astype(np.float64) @ matrix.T) ** 2))
 
 
-def _ratios(table: int, rows: Sequence[Row]) -> tuple[Ratio, ...]:
+def _ratios(table: int, rows: Sequence[JlRow]) -> tuple[Ratio, ...]:
     original = {row.model: row.mean for row in rows if row.target == "original"}
     result = []
     for row in rows:
@@ -375,7 +375,7 @@ def _agreement(ratios: Sequence[Ratio]) -> list[str]:
     return result
 
 
-def _order_findings(rows: Sequence[Row], floor: Floor) -> list[str]:
+def _order_findings(rows: Sequence[JlRow], floor: Floor) -> list[str]:
     found = next(row for row in rows if (row.model, row.target) == (RNN, "ordering altered"))
     assert found.published is not None
     verdict = "the published number is consistent with that"
@@ -389,7 +389,7 @@ def _order_findings(rows: Sequence[Row], floor: Floor) -> list[str]:
     ]
 
 
-def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.ndarray]) -> list[str]:
+def _permuted_findings(rows: Sequence[JlRow], floor: Floor, history: dict[str, np.ndarray]) -> list[str]:
     errors = {(row.model, row.target): row for row in rows}
     published = PUBLISHED[3][RNN]["original"]
     losses = {target: history[target].mean(axis=0) for target in ("original", "permuted")}
@@ -410,7 +410,7 @@ def _permuted_findings(rows: Sequence[Row], floor: Floor, history: dict[str, np.
     return lines
 
 
-def _construction_finding(rows: Sequence[Row], constructed: dict[str, Any]) -> str:
+def _construction_finding(rows: Sequence[JlRow], constructed: dict[str, Any]) -> str:
     trained = next(row for row in rows if (row.model, row.target) == (RNN, "original"))
     unit = "unit" if constructed["units"] == 1 else "units"
     return (

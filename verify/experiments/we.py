@@ -72,7 +72,7 @@ Report = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class WeProtocol:
     steps: int = 2000
     seeds: int = 3
     seed: int = 0
@@ -96,19 +96,19 @@ class Protocol:
 
 
 DEFAULT = {
-    "we-1b": Protocol(seeds=2),
-    "we-2a": Protocol(steps=3000, travel=15.0, table_travel=30.0),
-    "we-2b": Protocol(),
-    "we-3a": Protocol(steps=1000, seeds=2, heads=8, width=64, batch=32),
-    "we-4a": Protocol(steps=10_000),
-    "we-4b": Protocol(steps=10_000),
+    "we-1b": WeProtocol(seeds=2),
+    "we-2a": WeProtocol(steps=3000, travel=15.0, table_travel=30.0),
+    "we-2b": WeProtocol(),
+    "we-3a": WeProtocol(steps=1000, seeds=2, heads=8, width=64, batch=32),
+    "we-4a": WeProtocol(steps=10_000),
+    "we-4b": WeProtocol(steps=10_000),
 }
 FULL = {name: replace(short, steps=10_000, seeds=5, heads=32, width=256, batch=64) for name, short in DEFAULT.items()}
 """The published iterations and sizes; experiments without batches can afford the iterations by default."""
 
 
 @dataclass(frozen=True)
-class Rule:
+class WeRule:
     """Numbers from `least` to `most` agree with the print."""
 
     least: float
@@ -118,11 +118,11 @@ class Rule:
         return self.least <= value <= self.most
 
 
-FAILS, SUFFICES = Rule(0.1, float("inf")), Rule(0, 0.01)
+FAILS, SUFFICES = WeRule(0.1, float("inf")), WeRule(0, 0.01)
 """Of an error over the variance of the target: a network fails if it misses a tenth of it, and suffices if it misses a hundredth."""
-USELESS = Rule(0, 2)
+USELESS = WeRule(0, 2)
 """Of an error before over one after: raising a size does not help if it fails to halve the error."""
-MARGINAL = Rule(-0.01, 0.01)
+MARGINAL = WeRule(-0.01, 0.01)
 """Of a gain over the variance of the target."""
 
 
@@ -167,7 +167,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Row:
+class WeRow:
     """Mean square errors, one per seed, beside the variance of the target: what the best constant has."""
 
     name: str
@@ -195,11 +195,11 @@ class Claim:
 
     text: str
     of: str
-    rule: Rule
+    rule: WeRule
     measure: Literal["error", "share", "ratio", "gain"] = "share"
     to: str | None = None
 
-    def value(self, rows: dict[str, Row]) -> float:
+    def value(self, rows: dict[str, WeRow]) -> float:
         row = rows[self.of]
         other = 0.0 if self.to is None else rows[self.to].error
         return {
@@ -211,17 +211,17 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class WeExperiment:
     """A published experiment; `findings` say in words what the numbers show."""
 
     id: str
-    protocol: Protocol
-    rows: tuple[Row, ...]
+    protocol: WeProtocol
+    rows: tuple[WeRow, ...]
     claims: tuple[tuple[Claim, float], ...]
     findings: tuple[str, ...]
     seconds: float
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> WeRow:
         return next(row for row in self.rows if row.name == name)
 
     def as_dict(self) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def start_of(arm: Arm, seed: int, length: int) -> Transformer:
     return replace(network, layers=(replace(network.layers[0], attention=attention),))
 
 
-def train(arm: Arm, protocol: Protocol, report: Report | None = None) -> Row:
+def train(arm: Arm, protocol: WeProtocol, report: Report | None = None) -> WeRow:
     """One run per seed, all at once."""
     seeds = [protocol.seed + k for k in range(protocol.seeds)]
     starts = [start_of(arm, seed, protocol.length) for seed in seeds]
@@ -329,7 +329,7 @@ def train(arm: Arm, protocol: Protocol, report: Report | None = None) -> Row:
         pairs = [_held_out(network, arm.task, protocol, seed) for network, seed in zip(networks, seeds, strict=True)]
         errors, variance = [error for error, _ in pairs], float(np.mean([v for _, v in pairs]))
     width = None if arm.shape.readout == "affine" else arm.shape.width
-    return Row(arm.name, arm.task.name, arm.shape.rpe, arm.shape.heads, width, arm.how, tuple(errors), variance, arm.published)
+    return WeRow(arm.name, arm.task.name, arm.shape.rpe, arm.shape.heads, width, arm.how, tuple(errors), variance, arm.published)
 
 
 def _expected_loss(task: Task) -> Callable[[Transformer, Any], jax.Array]:
@@ -351,7 +351,7 @@ PART = 256
 """Held-out sequences that are run at once: 32 heads with dot products hold 8 million weights then."""
 
 
-def _held_out(network: Transformer, task: Task, protocol: Protocol, seed: int) -> tuple[float, float]:
+def _held_out(network: Transformer, task: Task, protocol: WeProtocol, seed: int) -> tuple[float, float]:
     """Mean square error over fresh sequences, and the variance of the target there."""
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_HELD_OUT))
     misses, wanted = [], []
@@ -382,7 +382,7 @@ CUT = {"float32": 2.0**-23, "float64": 1e-13}
 """Singular values below this share of the largest are left out: weights are rounded, and large ones cost more than they give."""
 
 
-def fitted(name: str, task: Task, rpe: str, slopes: np.ndarray, dtype: str) -> Row:
+def fitted(name: str, task: Task, rpe: str, slopes: np.ndarray, dtype: str) -> WeRow:
     """Least squares over the weights of heads with given slopes, in a network of this type."""
     assert task.kernel is not None
     wanted, s = np.array(task.kernel), np.arange(len(task.kernel))
@@ -394,10 +394,10 @@ def fitted(name: str, task: Task, rpe: str, slopes: np.ndarray, dtype: str) -> R
     current = wanted[0] - columns[0] @ weights
     network = bank(rpe, slopes, weights, current, dtype)
     variance = VARIANCE[task.law] * float(np.sum(wanted**2))
-    return Row(name, task.name, rpe, len(slopes), None, "fitted", (expected_error(network, task),), variance)
+    return WeRow(name, task.name, rpe, len(slopes), None, "fitted", (expected_error(network, task),), variance)
 
 
-def _shape(rpe: str, heads: int, protocol: Protocol, width: int | None = None, attention: AttentionKind = "dp-free") -> Shape:
+def _shape(rpe: str, heads: int, protocol: WeProtocol, width: int | None = None, attention: AttentionKind = "dp-free") -> Shape:
     """`width` None: no FFN."""
     return Shape(
         heads=heads,
@@ -411,7 +411,7 @@ def _shape(rpe: str, heads: int, protocol: Protocol, width: int | None = None, a
     )
 
 
-def distances(protocol: Protocol) -> tuple[int, ...]:
+def distances(protocol: WeProtocol) -> tuple[int, ...]:
     """From the end, positions counted from 1."""
     return tuple(protocol.length - position for position in POSITIONS)
 
@@ -435,11 +435,11 @@ def exponential(length: int, first: int) -> tuple[float, ...]:
     return tuple(float(np.exp(-5.0 * t)) if t >= first else 0.0 for t in range(length))
 
 
-Plan = tuple[list[Arm], list[Row], list[Claim]]
+Plan = tuple[list[Arm], list[WeRow], list[Claim]]
 """Rows to train, rows that are fitted, and what the print claims about them."""
 
 
-def _three_tokens(protocol: Protocol) -> Plan:
+def _three_tokens(protocol: WeProtocol) -> Plan:
     """1b."""
     heads, width = protocol.heads, protocol.width
     far, near = Task("x_48, x_56, x_99", "signs", distances(protocol)), Task("lags 1, 2, 3", "signs", SHORT)
@@ -453,7 +453,7 @@ def _three_tokens(protocol: Protocol) -> Plan:
     return arms, [], [replace(c, text=c.text.replace(")", ", lags 1, 2, 3)")) if near.name in c.of else c for c in claims]
 
 
-def _one_token(protocol: Protocol) -> Plan:
+def _one_token(protocol: WeProtocol) -> Plan:
     """2a."""
     heads, width, few = protocol.heads, protocol.width, 1
     far, near = Task("x_99", "uniform", distances(protocol)[2:]), Task("lag 1", "uniform", (1,))
@@ -485,7 +485,7 @@ def _one_token(protocol: Protocol) -> Plan:
     return arms, [], [*claims, Claim("many neurons suffice (lin, x_99)", slow.name, SUFFICES)]
 
 
-def _sum_of_three(protocol: Protocol) -> Plan:
+def _sum_of_three(protocol: WeProtocol) -> Plan:
     """2b."""
     heads, width, length = protocol.heads, protocol.width, protocol.length
     tasks = {
@@ -517,7 +517,7 @@ def _sum_of_three(protocol: Protocol) -> Plan:
     return [*arms, narrow, wide], rows, claims
 
 
-def _dot_products(protocol: Protocol) -> Plan:
+def _dot_products(protocol: WeProtocol) -> Plan:
     """3a."""
     far, near = Task("x_48, x_56, x_99", "signs", distances(protocol)), Task("lags 1, 2, 3", "signs", SHORT)
     arms, claims = [], []
@@ -537,7 +537,7 @@ MANY = 64
 """Heads of 4a and 4b."""
 
 
-def _heavy_tail(protocol: Protocol) -> Plan:
+def _heavy_tail(protocol: WeProtocol) -> Plan:
     """4a."""
     task = Task("Σ t^{-1/2} x", "signs", kernel=power_law(protocol.length))
     one, many = _shape("log", 1, protocol), _shape("lin", MANY, protocol)
@@ -553,15 +553,15 @@ def _heavy_tail(protocol: Protocol) -> Plan:
     rows = [fitted(f"lin, H = 64, ALiBi's slopes, least squares, {dtype}", task, "lin", alibi_slopes(MANY), dtype) for dtype in CUT]
     rows.append(fitted("log, H = 1, p = 1/2", task, "log", np.array([0.5]), "float32"))
     claims = [
-        Claim(f"{arm.name}: below 1e-5", arm.name, Rule(0, 1e-5), "error")
+        Claim(f"{arm.name}: below 1e-5", arm.name, WeRule(0, 1e-5), "error")
         if arm.shape.rpe == "log"
-        else Claim(f"{arm.name}: stays above 1e-2", arm.name, Rule(1e-2, float("inf")), "error")
+        else Claim(f"{arm.name}: stays above 1e-2", arm.name, WeRule(1e-2, float("inf")), "error")
         for arm in arms
     ]
     return arms, rows, claims
 
 
-def _fast_decay(protocol: Protocol) -> Plan:
+def _fast_decay(protocol: WeProtocol) -> Plan:
     """4b."""
     arms, rows, claims = [], [], []
     for first in (0, 1):
@@ -571,9 +571,9 @@ def _fast_decay(protocol: Protocol) -> Plan:
         log = Arm(f"log, H = 64: t ≥ {first}", task, many, published=5.3e-4, core=first == 0)
         kept = Arm(f"log, H = 64, slopes kept at 4 to 1/4: t ≥ {first}", task, many, kept=True, published=5.3e-4)
         arms += [lin, log, kept]
-        claims.append(Claim(f"{lin.name}: below 1e-7", lin.name, Rule(0, 1e-7), "error"))
+        claims.append(Claim(f"{lin.name}: below 1e-7", lin.name, WeRule(0, 1e-7), "error"))
         claims += [
-            Claim(f"{arm.name}: more than one lin head, tenfold", arm.name, Rule(10, float("inf")), "ratio", lin.name)
+            Claim(f"{arm.name}: more than one lin head, tenfold", arm.name, WeRule(10, float("inf")), "ratio", lin.name)
             for arm in (log, kept)
         ]
         rows.append(fitted(f"lin, H = 1, p = 5: t ≥ {first}", task, "lin", np.array([5.0]), "float32"))
@@ -581,7 +581,7 @@ def _fast_decay(protocol: Protocol) -> Plan:
     return arms, rows, claims
 
 
-PLANS: dict[str, Callable[[Protocol], Plan]] = {
+PLANS: dict[str, Callable[[WeProtocol], Plan]] = {
     "we-1b": _three_tokens,
     "we-2a": _one_token,
     "we-2b": _sum_of_three,
@@ -591,7 +591,7 @@ PLANS: dict[str, Callable[[Protocol], Plan]] = {
 }
 
 
-def run(name: str, protocol: Protocol | None = None, report: Report | None = None) -> Experiment:
+def run(name: str, protocol: WeProtocol | None = None, report: Report | None = None) -> WeExperiment:
     """One of the published experiments."""
     started = time.perf_counter()
     if name not in PLANS:
@@ -602,10 +602,10 @@ def run(name: str, protocol: Protocol | None = None, report: Report | None = Non
     known = {row.name: row for row in rows}
     judged = tuple((c, c.value(known)) for c in claims if c.of in known and (c.to is None or c.to in known))
     findings = (*_agreement(judged), *_sentences(name, known))
-    return Experiment(name, protocol, tuple(rows), judged, findings, time.perf_counter() - started)
+    return WeExperiment(name, protocol, tuple(rows), judged, findings, time.perf_counter() - started)
 
 
-def _checked(protocol: Protocol) -> Protocol:
+def _checked(protocol: WeProtocol) -> WeProtocol:
     if not 1 <= protocol.seeds <= MAX_SEEDS or not MIN_STEPS <= protocol.steps <= MAX_STEPS or protocol.seed < 0:
         raise InputError(
             f"{protocol.seeds} seeds from {protocol.seed} and {protocol.steps} steps are out of range; "
@@ -626,17 +626,17 @@ def _agreement(judged: Sequence[tuple[Claim, float]]) -> list[str]:
     return result
 
 
-def _sentences(name: str, rows: dict[str, Row]) -> list[str]:
+def _sentences(name: str, rows: dict[str, WeRow]) -> list[str]:
     """What the rows say beyond agreement; rows that were not run are not spoken of."""
     speak = {"we-1b": _on_slopes, "we-2a": _on_neurons, "we-2b": _on_heads, "we-4a": _on_heavy_tail, "we-4b": _on_fast_decay}
     return list(speak[name](rows)) if name in speak else []
 
 
-def _share(row: Row) -> str:
+def _share(row: WeRow) -> str:
     return f"{row.error / row.variance:.2g}"
 
 
-def _on_slopes(rows: dict[str, Row]) -> Iterator[str]:
+def _on_slopes(rows: dict[str, WeRow]) -> Iterator[str]:
     far = [row for row in rows.values() if row.target.startswith("x_48")]
     slopes, tables = [row for row in far if row.rpe != "table"], [row for row in far if row.rpe == "table"]
     if slopes and tables:
@@ -647,7 +647,7 @@ def _on_slopes(rows: dict[str, Row]) -> Iterator[str]:
         )
 
 
-def _on_neurons(rows: dict[str, Row]) -> Iterator[str]:
+def _on_neurons(rows: dict[str, WeRow]) -> Iterator[str]:
     for row in rows.values():
         if row.target.endswith("even draw"):
             yield f"with weights w_k that nearly cancel, m = {row.width} leaves {_share(row)} of the variance: flat heads do not find x_99"
@@ -655,7 +655,7 @@ def _on_neurons(rows: dict[str, Row]) -> Iterator[str]:
             yield f"{row.heads} slopes leave {_share(row)} of the variance at the published position, whatever m"
 
 
-def _on_heads(rows: dict[str, Row]) -> Iterator[str]:
+def _on_heads(rows: dict[str, WeRow]) -> Iterator[str]:
     table = next((row for row in rows.values() if row.rpe == "table" and row.heads == 1), None)
     if table is not None:
         verdict = "so H does not matter with tables" if table.error < 0.01 * table.variance else "so H matters with tables"
@@ -675,7 +675,7 @@ def _on_heads(rows: dict[str, Row]) -> Iterator[str]:
         )
 
 
-def _on_heavy_tail(rows: dict[str, Row]) -> Iterator[str]:
+def _on_heavy_tail(rows: dict[str, WeRow]) -> Iterator[str]:
     trained = [row for row in rows.values() if row.rpe == "lin" and row.how == "exact"]
     fits = [row for row in rows.values() if row.rpe == "lin" and row.how == "fitted"]
     if trained and fits:
@@ -687,7 +687,7 @@ def _on_heavy_tail(rows: dict[str, Row]) -> Iterator[str]:
         )
 
 
-def _on_fast_decay(rows: dict[str, Row]) -> Iterator[str]:
+def _on_fast_decay(rows: dict[str, WeRow]) -> Iterator[str]:
     energy = sum(np.exp(-10.0 * t) for t in range(1, 10))
     log = next((row for row in rows.values() if row.rpe == "log" and row.how == "exact"), None)
     if log is not None:
