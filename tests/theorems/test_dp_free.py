@@ -23,7 +23,7 @@ from constructions.run import fast, reference
 from constructions.theorems.thm_3_1 import build
 from constructions.theorems.thm_5_1 import build as build_kernel
 from tests.conftest import random_network
-from verify.layers import dp_free
+from verify.layers import cells, confinement, dp_free
 from verify.layers.dp_free import LayerError, layer_error
 from verify.theorems.thm_3_1 import verify
 from verify.theorems.thm_5_1 import verify as verify_kernel
@@ -51,7 +51,7 @@ TARGETS: list[FixedMemory | KernelMemory] = [
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates of a second: any amount of work is sound."""
-    monkeypatch.setattr(dp_free, "WORK", 1 << 28)
+    monkeypatch.setattr(cells, "WORK", 1 << 28)
 
 
 def wanted(target: FixedMemory | KernelMemory, recent: np.ndarray) -> np.ndarray:
@@ -139,8 +139,8 @@ def test_no_counterexample(problem: tuple[Transformer, FixedMemory | KernelMemor
     """Random weights of all kinds against random and adversarial sequences, with few cells and without."""
     network, target, seed = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dp_free, "WORK", 1 << 26 if seed % 2 else 0)
-        patch.setattr(dp_free, "MAX_COMMON", (12, 1, 0)[seed % 3])
+        patch.setattr(cells, "WORK", 1 << 26 if seed % 2 else 0)
+        patch.setattr(confinement, "MAX_COMMON", (12, 1, 0)[seed % 3])
         result = layer_error(network, target, seed=seed)
     assert holds(result, attacked(network, target, np.random.default_rng(seed))), result
     assert result.arithmetic == network.dtype and result.rounding is not None
@@ -301,11 +301,11 @@ def test_cells_sharpen_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FixedMemory((1,), 1, "x0*m1")
     network = fitted_network(target, 24)
     sharp = layer_error(network, target)
-    monkeypatch.setattr(dp_free, "WORK", 0)
+    monkeypatch.setattr(cells, "WORK", 0)
     crude = layer_error(network, target)
     assert crude.cells == 2 < sharp.cells and sharp.certified < 0.5 * crude.certified
     assert holds(sharp, attacked(network, target, np.random.default_rng(0)))
-    assert dp_free.CLOSE * (1 + 1e-9) * sharp.witness >= sharp.certified
+    assert cells.CLOSE * (1 + 1e-9) * sharp.witness >= sharp.certified
 
 
 def test_slow_log_heads_are_certified_without_rounding() -> None:
@@ -332,7 +332,7 @@ def one_head(kind: str, decay: fmpq) -> Transformer:
 @pytest.mark.parametrize("common", [0, 12])
 def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """relu(head) against m1: the worst past is 1 but for the lag, over more tokens than anyone sums; the error is 2 − 2k(1)."""
-    monkeypatch.setattr(dp_free, "MAX_COMMON", common)
+    monkeypatch.setattr(confinement, "MAX_COMMON", common)
     p = nearest(decay)
     at_lag = math.exp(-p) * -math.expm1(-p) if kind == "lin" else 1 / zeta(p)
     result = layer_error(one_head(kind, decay), FixedMemory((1,)))
@@ -343,7 +343,7 @@ def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int,
 def test_ridges_between_their_nodes(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few nodes the bends carry the bound: −E is 2 cos(3·0) + 1 + 3 where the head is below 0."""
     monkeypatch.setattr(curves, "GRID", pieces)
-    monkeypatch.setattr(dp_free, "WORK", 1 << 24)
+    monkeypatch.setattr(cells, "WORK", 1 << 24)
     network = one_head("lin", fmpq(1, 2))
     result = layer_error(network, FixedMemory((1,), 1, "2*cos(3*m1) - x0 + 3"))
     assert result.certified >= 6 and result.witness <= result.certified
