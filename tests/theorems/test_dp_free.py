@@ -20,11 +20,15 @@ from analyzer.numbers.profiles import FUNCTIONS, Ridge
 from analyzer.targets.fixed import FixedMemory, KernelMemory
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 from constructions.run import fast, reference
+from constructions.run.fused import fuse
 from constructions.theorems.thm_3_1 import build
 from constructions.theorems.thm_5_1 import build as build_kernel
 from tests.conftest import random_network
 from verify.layers import cells, confinement, dp_free
+from verify.layers.cells import Cover
+from verify.layers.decomposition import ErrorDecomposition
 from verify.layers.dp_free import LayerError, layer_error
+from verify.layers.witness import WitnessSearch
 from verify.theorems.thm_3_1 import verify
 from verify.theorems.thm_5_1 import verify as verify_kernel
 
@@ -306,6 +310,35 @@ def test_cells_sharpen_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert crude.cells == 2 < sharp.cells and sharp.certified < 0.5 * crude.certified
     assert holds(sharp, attacked(network, target, np.random.default_rng(0)))
     assert cells.CLOSE * (1 + 1e-9) * sharp.witness >= sharp.certified
+
+
+@pytest.mark.parametrize("case", ["pointwise", "kernels", "paired"])
+def test_every_cell_bounds_the_errors_inside_it(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of each sign cover all sequences; those in a cell keep to its ranges and to its bound."""
+    monkeypatch.setattr(cells, "CLOSE", 1.0)
+    monkeypatch.setattr(confinement, "MAX_COMMON", 1)
+    target = {"pointwise": TARGETS[0], "kernels": TARGETS[6], "paired": FixedMemory((2,), 1, "tanh(m1)")}[case]
+    rng = np.random.default_rng(3)
+    random = random_network(rng, ["lin", "log"], width=3, dim=1, neurons=8).map(to_exact)
+    network = build(target, error=1e-2).network if case == "paired" else random
+    problem = ErrorDecomposition(network, target, fuse(network))
+    search = WitnessSearch(problem, 0)
+    cover = Cover(problem, search)
+    assert cover.count > 100 and (cover.terms.mean_values or case != "paired")
+    functionals = [*problem.kernels.memories, *cover.terms.functionals]
+    table, known = problem.kernels.table(functionals).window, cover.confinement
+    shape = (300, table.shape[1])
+    sequences = np.concatenate([rng.choice([-1.0, 1.0], shape), rng.uniform(-1, 1, shape), cover.maximisers()])
+    memories, terms = np.split(sequences @ table.T, [len(problem.kernels.memories)], axis=1)
+    common = sequences @ known.table.window[known.terms + 1 :].T
+    places, room = np.concatenate([memories, common, terms], axis=1), 1e-12 * known.box
+    low, high, side, value = (getattr(cover.cells, name)[: cover.count] for name in ("low", "high", "side", "value"))
+    ranges, beside = known.ranges(low, high), 1e-12 * cover.terms.reaches
+    for place, error in zip(places, search.error(sequences), strict=True):
+        inside, own = ((low - room <= place) & (place <= high + room)).all(axis=1), place[-known.terms :]
+        assert (ranges.left[inside] - beside <= own).all() and (own <= ranges.right[inside] + beside).all()
+        for sign in (1, -1):
+            assert sign * error <= value[inside & (side == sign)].min(initial=math.inf) < math.inf
 
 
 def test_slow_log_heads_are_certified_without_rounding() -> None:

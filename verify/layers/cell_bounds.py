@@ -44,9 +44,8 @@ class CellBatch:
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Slopes λ of the terms, multipliers θ = (θ_q, θ_v) of y and δ of m, side by side in one array."""
+    """Slopes λ of the terms, multipliers θ = (θ_q, θ_v) of y and δ of m: views of one array (λ, θ, δ)."""
 
-    array: np.ndarray
     lam: np.ndarray
     theta: np.ndarray
     theta_q: np.ndarray
@@ -120,10 +119,10 @@ class CellRelaxation:
         slots, ranges = self.confinement.slots, self.confinement.ranges(low, high)
         return CellBatch(low, high, side, TermsOnCells(self.terms, low[:, :slots], high[:, :slots], side, ranges))
 
-    def multipliers(self, array: np.ndarray) -> Multipliers:
+    def split(self, multipliers: np.ndarray) -> Multipliers:
         terms, common = self.confinement.terms, self.confinement.common
-        lam, theta, delta = np.split(array, [terms, 2 * terms + common], axis=1)
-        return Multipliers(array, lam, theta, theta[:, :common], theta[:, common:], delta)
+        theta = multipliers[:, terms : 2 * terms + common]
+        return Multipliers(multipliers[:, :terms], theta, theta[:, :common], theta[:, common:], multipliers[:, 2 * terms + common :])
 
     def chords(self, cells: CellBatch) -> np.ndarray:
         """(λ, θ, δ) to begin with: slopes of the chords, no multipliers."""
@@ -131,12 +130,12 @@ class CellRelaxation:
         result[:, : self.confinement.terms] = cells.terms.chord_slopes()
         return result
 
-    def bound(self, cells: CellBatch, array: np.ndarray) -> CellBounds:
+    def bound(self, cells: CellBatch, multipliers: np.ndarray) -> CellBounds:
         """σ constant + Σ_u max (σD_u − λ_u v) + the linear part + rounding."""
-        by = self.multipliers(array)
-        linear = self._linear(cells, by)
-        tops, places = cells.terms.highest(by.lam)
-        rounding = self._rounding(by, linear.weights, tops)
+        given = self.split(multipliers)
+        linear = self._linear(cells, given)
+        tops, places = cells.terms.highest(given.lam)
+        rounding = self._rounding(given, linear.weights, tops)
         value = cells.side * self.constant + tops.sum(axis=1) + linear.value + rounding
         return CellBounds(
             value=np.where(np.isfinite(value), value, np.inf),
@@ -149,30 +148,30 @@ class CellRelaxation:
             token_v=linear.token_v,
         )
 
-    def _linear(self, cells: CellBatch, by: Multipliers) -> LinearBound:
+    def _linear(self, cells: CellBatch, given: Multipliers) -> LinearBound:
         mu, table, memories = self.confinement.mu, self.confinement.table, self.confinement.memories
         slots, terms = self.confinement.slots, self.confinement.terms
-        weights = np.concatenate([by.lam - by.theta_v, cells.side[:, None], -by.theta_q], axis=1)
-        nu = weights @ mu + by.delta
+        weights = np.concatenate([given.lam - given.theta_v, cells.side[:, None], -given.theta_q], axis=1)
+        nu = weights @ mu + given.delta
         kappa, sources = weights @ table.window, weights @ table.beyond
         if self.several_tokens:
-            kappa -= by.delta @ memories.window
-            sources -= by.delta @ memories.beyond
+            kappa -= given.delta @ memories.window
+            sources -= given.delta @ memories.beyond
         signs = np.where(kappa < 0, -1.0, 1.0)
         corner_m = np.where(nu >= 0, cells.high[:, :slots], cells.low[:, :slots])
         reached = corner_m @ mu.T + signs @ table.window.T + (np.sign(sources) * table.tails) @ table.beyond.T
         token_v, token_q = reached[:, :terms], reached[:, terms + 1 :]
         token_y = np.concatenate([token_q, token_v], axis=1)
         low, high = cells.low[:, slots:], cells.high[:, slots:]
-        corner_y = np.where(by.theta > 0, high, np.where(by.theta < 0, low, np.clip(token_y, low, high)))
+        corner_y = np.where(given.theta > 0, high, np.where(given.theta < 0, low, np.clip(token_y, low, high)))
         tail = np.abs(sources) @ table.tails
-        value = (nu * corner_m).sum(axis=1) + (by.theta * corner_y).sum(axis=1) + np.abs(kappa).sum(axis=1) + tail
+        value = (nu * corner_m).sum(axis=1) + (given.theta * corner_y).sum(axis=1) + np.abs(kappa).sum(axis=1) + tail
         return LinearBound(value, tail, weights, signs, corner_m, corner_y, token_v, token_y)
 
-    def _rounding(self, by: Multipliers, weights: np.ndarray, tops: np.ndarray) -> np.ndarray:
+    def _rounding(self, given: Multipliers, weights: np.ndarray, tops: np.ndarray) -> np.ndarray:
         confinement = self.confinement
-        added = np.abs(tops).sum(axis=1) + np.abs(by.theta) @ confinement.box[confinement.slots :] + abs(self.constant)
-        linear = np.abs(weights) @ self.row_errors + np.abs(by.delta) @ self.memory_errors
+        added = np.abs(tops).sum(axis=1) + np.abs(given.theta) @ confinement.box[confinement.slots :] + abs(self.constant)
+        linear = np.abs(weights) @ self.row_errors + np.abs(given.delta) @ self.memory_errors
         return np.asarray(linear + (confinement.gamma * added + confinement.underflow))
 
     def _by_delta(self, linear: LinearBound) -> np.ndarray:
@@ -200,9 +199,9 @@ class CellRelaxation:
         step = np.where(square > 0, excess / square, 0.0)[:, None] * scaled / self.units
         return np.where(np.isfinite(step), step, 0.0)
 
-    def gaps(self, cells: CellBatch, array: np.ndarray, bounds: CellBounds) -> np.ndarray:
+    def gaps(self, cells: CellBatch, multipliers: np.ndarray, bounds: CellBounds) -> np.ndarray:
         """max (σD_u − λ_u v) less its value at the maximiser: what cutting the range of v_u can gain."""
-        return np.asarray(bounds.tops - cells.terms.at(bounds.token_v, self.multipliers(array).lam))
+        return np.asarray(bounds.tops - cells.terms.at(bounds.token_v, self.split(multipliers).lam))
 
     def tokens(self, bounds: CellBounds) -> np.ndarray:
         """Maximisers: signs of κ and, where memories are single tokens, the cell's corner."""

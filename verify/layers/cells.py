@@ -98,7 +98,7 @@ class Cover:
         best = arb.pos_inf()
         for multipliers, bounds in tried:
             if np.isfinite(multipliers[row]).all() and not bounds.crude[row] <= CRUDE * bounds.value[row]:
-                slopes = self.relaxation.multipliers(multipliers).lam[row].tolist()
+                slopes = self.relaxation.split(multipliers).lam[row].tolist()
                 linear = self.problem.kernels.zero.plus_all([self.problem.base, *self.terms.functionals], [sign, *slopes])
                 if not self.problem.kernels.affordable(linear):
                     continue

@@ -7,35 +7,28 @@ the target f = constant + affine·m + Σ_r s_r ψ_r(w_r·m + o_r) reads. Then fo
 
 and float networks add the rounding of their evaluation. Memories need no slots in the stream, neurons no common directions.
 
-Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens; those that do not bend on
-the range of v, as relu(v) − relu(−v), join the affine part, exactly. What is left is
+Proof. Neurons along one direction add up to a piecewise linear function P(v) of one functional v of the tokens (`decomposition`), so that
 
     E = F − f = constant + B(x) + Σ_u D_u(v_u(x)),      B, v_u linear in the tokens, D_u = P or −s ψ(· + o).
 
-(i) *Slopes.* For any numbers λ_u and a sign σ, with ranges [a_u, b_u] of v_u,
+(i) *Slopes* (`relaxed_terms`). For any numbers λ_u and a sign σ, with ranges [a_u, b_u] of v_u,
 
     σE ≤ σ constant + Σ_u max_{[a_u, b_u]} (σD_u(v) − λ_u v) + sup_x (σB + Σ_u λ_u v_u)(x).
 
-The last functional has one kernel, combined before its norm is taken. The right-hand side is convex in λ, and its minimum is the supremum
-of the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
-(ii) *Cells.* Heads are few, so all v_u are nearly functions of m and of a few more functionals q: v = μ·m + η·q + remainder for any numbers
-μ, η. The box of (m, q, v) is cut into cells; a cell confines v to μ·m + η·q ± ‖remainder‖₁ besides its own interval. Write y = (q, v) and
-rest = v − μ·m; for any multipliers θ, δ
-
-    sup_cell (σB + Σ λ_u v_u) ≤ max_cell (ν·m + θ·y) + ‖σ rest_B + Σ λ_u rest_u − θ·rest_y − δ·m‖₁,      ν = σμ_B + Σ λ_u μ_u − θ·μ_y + δ.
-
-For fixed memories m are single tokens and μ the kernel's values there: with δ = 0 nothing is lost. All of this is convex in (λ, θ, δ) too.
-(iii) *Pairs.* Where the argument of a ridge is nearly αv_g for a group of neurons, with e = w·m − αv_g,
-
-    ψ(w·m + o) = ψ(αv_g + o) + p e,      p in the range of ψ' on the cell.
-
-P_g(v) − s ψ(αv + o) is a function of v alone, small where the neurons are a spline of ψ; max (−σ s p − λ) e is attained at ends of p and e.
+The last functional has one kernel, combined before its norm is taken (`functionals`). The right-hand side is convex in λ, and its minimum
+is the supremum of the concave envelopes. Slopes come from subgradient steps; soundness does not depend on them.
+(ii) *Cells* (`cells`). Heads are few, so all v_u are nearly functions of m and of a few more functionals q: v = μ·m + η·q + remainder for
+any numbers μ, η (`confinement`). The box of (m, q, v) is cut into cells; a cell confines v to μ·m + η·q ± ‖remainder‖₁ besides its own
+interval, and multipliers θ, δ make use of what it says about (m, q, v) in the linear part, too (`cell_bounds`). All of this is convex in
+(λ, θ, δ).
+(iii) *Pairs* (`pairing`). A ridge ψ whose argument is nearly αv_g for a group of neurons is compared with them as a function of v_g, and
+the mean value theorem bounds the rest.
 
 Norms are sums over a window plus what the heads hold beyond it; kernels come from ball arithmetic, cells are done in double precision
 with an a-priori bound of every rounding. The uncut box is done once more with ℓ¹ norms over the infinite past in ball arithmetic where
 tails matter: for affine targets and linear read-outs that is the worst-case error itself.
 
-The witness is the error at an explicit sequence, found by ascent from the maximisers in (ii) and from random sequences.
+The witness is the error at an explicit sequence (`witness`), found by ascent from the maximisers in (ii) and from random sequences.
 """
 
 import math

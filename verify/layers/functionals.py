@@ -113,13 +113,11 @@ class WindowKernels:
             heads = [self._head(h) for h in range(len(layer.rpe))]
             self.count = self._window_length(heads)
             self.edges = block_edges(self.count, target.places)
-            head_tails = [self._tail(head) for head in heads]
-            self.atoms, tails = [], []
-            for column in range(target.dim):
-                kernels = [self.kernel(functional, column) for functional in (*self.coordinates, *self.memories)]
-                self.atoms.append(arb_mat([self._block_sums(kernel.values(0, self.count)) for kernel in kernels]))
-                tails.append([*head_tails, *map(self._tail, kernels[width:])])
-            self.tails = np.array(tails).ravel()
+            head_tails = [self._tail(head, head.values(0, self.count)) for head in heads]
+            columns = [self._column(column) for column in range(target.dim)]
+        self.atoms = [sums for sums, _ in columns]
+        """For every input coordinate the block sums of the coordinates of the stream, then of the memories."""
+        self.tails = np.array([[*head_tails, *memory_tails] for _, memory_tails in columns]).ravel()
 
     def of_stream(self, row: Row) -> Functional:
         """row·(U − offset)."""
@@ -149,9 +147,16 @@ class WindowKernels:
     def _block_sums(self, values: Sequence[arb]) -> list[arb]:
         return [sum(values[start:stop], arb(0)) for start, stop in itertools.pairwise(self.edges)]
 
-    def _tail(self, source: Kernel) -> float:
-        """What a source holds beyond the window, and Σ |k(s) − its mean| over the blocks."""
-        values, total = source.values(0, self.count), source.tail(self.count)
+    def _column(self, column: int) -> tuple[arb_mat, list[float]]:
+        """Block sums of the coordinates of the stream and of the memories on one input coordinate, and the tails of the latter."""
+        kernels = [self.kernel(functional, column) for functional in (*self.coordinates, *self.memories)]
+        values = [kernel.values(0, self.count) for kernel in kernels]
+        memories = list(zip(kernels, values, strict=True))[len(self.coordinates) :]
+        return arb_mat([self._block_sums(row) for row in values]), [self._tail(*memory) for memory in memories]
+
+    def _tail(self, source: Kernel, values: Sequence[arb]) -> float:
+        """What a source holds beyond the window, and Σ |k(s) − its mean| over the blocks, from its values on the window."""
+        total = source.tail(self.count)
         total += sum((abs(arb(w)) for lag, w in source.spikes if lag >= self.count), arb(0))
         for start, stop in itertools.pairwise(self.edges):
             if stop > start + 1:

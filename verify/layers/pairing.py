@@ -43,8 +43,8 @@ def _followers(problem: ErrorDecomposition) -> dict[int, dict[int, Follower]]:
         distances = [_distance(row, size, group) for group in groups]
         near = [(share, g, alpha) for g, (share, alpha) in enumerate(distances) if share <= PAIRED and alpha != 0]
         if near:
-            _, g, alpha = min(near)
-            result.setdefault(g, {})[r] = Follower(problem.ridges[r][0], rational(alpha))
+            _, leader, alpha = min(near)
+            result.setdefault(leader, {})[r] = Follower(problem.ridges[r][0], rational(alpha))
     return result
 
 

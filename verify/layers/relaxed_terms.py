@@ -110,9 +110,9 @@ class MeanValueTerm:
     group: int
     """The column of v_g."""
     edges: np.ndarray
-    """ψ' is enclosed piece by piece of its argument."""
-    least: np.ndarray
-    most: np.ndarray
+    """Of the pieces of its argument on which ψ' is enclosed."""
+    enclosures: np.ndarray
+    """Both ends (2, pieces) of ψ' there."""
     pad: float
     """Bounds the rounding of an argument."""
 
@@ -123,7 +123,8 @@ class MeanValueTerm:
         arguments = np.stack([centre - half, centre + half, *followed])
         first, last = arguments.min(axis=0) + self.offset - self.pad, arguments.max(axis=0) + self.offset + self.pad
         touched = (self.edges[:-1] <= last[:, None]) & (self.edges[1:] >= first[:, None])
-        return np.stack([np.where(touched, self.least, np.inf).min(axis=1), np.where(touched, self.most, -np.inf).max(axis=1)])
+        least, most = self.enclosures
+        return np.stack([np.where(touched, least, np.inf).min(axis=1), np.where(touched, most, -np.inf).max(axis=1)])
 
 
 def mean_value_term(ridge: Ridge, alpha: fmpq, group: int, reach: float, radii: np.ndarray) -> MeanValueTerm:
@@ -134,8 +135,8 @@ def mean_value_term(ridge: Ridge, alpha: fmpq, group: int, reach: float, radii: 
     span = farthest + 2 * pad
     edges = np.linspace(middle - span, middle + span, SLOPE_PIECES + 1)
     enclosed = [ridge.profile.first(arb(start).union(arb(stop))) for start, stop in itertools.pairwise(edges.tolist())]
-    least, most = np.array([lower(p) for p in enclosed]), np.array([upper(p) for p in enclosed])
-    return MeanValueTerm(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, least, most, pad)
+    ends = np.array([[lower(p) for p in enclosed], [upper(p) for p in enclosed]])
+    return MeanValueTerm(nearest(ridge.scale), direction, middle, nearest(alpha), group, edges, ends, pad)
 
 
 class MeanValuesOnCells:
