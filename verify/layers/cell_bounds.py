@@ -11,7 +11,8 @@ cell is attained at a corner (m, y), the norm at tokens with the signs of κ. Fo
 values there: with δ = 0 nothing is lost.
 
 The bound is convex in (λ, θ, δ), and what the maximiser does not agree upon is a subgradient: by λ_u the value of v_u at these tokens less
-the place where σD_u − λ_u v is largest, by θ the corner's y less that of the tokens, by δ the corner's m less that of the tokens.
+the place where σD_u − λ_u v is largest, by θ the corner's y less that of the tokens, by δ the corner's m less that of the tokens (of the
+window: what lies beyond it is left out, as any step is sound).
 
 Everything is done in double precision. A sum of n products is off by at most nu times the sum of absolute values, u = 2^−53, so
 *rounding* is γ times bounds of all that was added, plus what the tables are off, plus underflow.
@@ -180,7 +181,7 @@ class CellRelaxation:
         return np.asarray(linear.corner_m - linear.signs @ self.confinement.memories.window.T)
 
     def improve(self, cells: CellBatch, start: np.ndarray, at_start: CellBounds, level: float, steps: int) -> tuple[np.ndarray, CellBounds]:
-        """Polyak's subgradient steps from (λ, θ, δ) towards a level that no bound can reach; the best that was met."""
+        """Polyak's subgradient steps from (λ, θ, δ) towards a level, below which no bound is of use; the best that was met."""
         best, best_bounds = start.copy(), deepcopy(at_start)
         current, bounds = start, at_start
         for step in range(steps):
