@@ -21,12 +21,16 @@ from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.kernel import KernelMemory
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_exact, to_float, zeros
 from constructions.run import fast, reference
+from constructions.run.fused import fuse
 from constructions.theorems.thm_3_1 import build
 from constructions.theorems.thm_5_1 import build as build_kernel
 from tests.conftest import random_network
 from tests.depth import examples
-from verify.layers import dp_free
+from verify.layers import cells, confinement, dp_free
+from verify.layers.cells import Cover
+from verify.layers.decomposition import ErrorDecomposition
 from verify.layers.dp_free import LayerError, layer_error
+from verify.layers.witness import WitnessSearch
 from verify.theorems.thm_3_1 import verify
 from verify.theorems.thm_5_1 import verify as verify_kernel
 
@@ -53,7 +57,7 @@ TARGETS: list[FixedMemory | KernelMemory] = [
 @pytest.fixture(autouse=True)
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates of a second: any amount of work is sound."""
-    monkeypatch.setattr(dp_free, "WORK", 1 << 28)
+    monkeypatch.setattr(cells, "WORK", 1 << 28)
 
 
 def wanted(target: FixedMemory | KernelMemory, recent: np.ndarray) -> np.ndarray:
@@ -141,8 +145,8 @@ def test_no_counterexample(problem: tuple[Transformer, FixedMemory | KernelMemor
     """Random weights of all kinds against random and adversarial sequences, with few cells and without."""
     network, target, seed = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dp_free, "WORK", 1 << 26 if seed % 2 else 0)
-        patch.setattr(dp_free, "MAX_COMMON", (12, 1, 0)[seed % 3])
+        patch.setattr(cells, "WORK", 1 << 26 if seed % 2 else 0)
+        patch.setattr(confinement, "MAX_COMMON", (12, 1, 0)[seed % 3])
         result = layer_error(network, target, seed=seed)
     assert holds(result, attacked(network, target, np.random.default_rng(seed))), result
     assert result.arithmetic == network.dtype and result.rounding is not None
@@ -303,11 +307,40 @@ def test_cells_sharpen_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FixedMemory((1,), 1, "x0*m1")
     network = fitted_network(target, 24)
     sharp = layer_error(network, target)
-    monkeypatch.setattr(dp_free, "WORK", 0)
+    monkeypatch.setattr(cells, "WORK", 0)
     crude = layer_error(network, target)
     assert crude.cells == 2 < sharp.cells and sharp.certified < 0.5 * crude.certified
     assert holds(sharp, attacked(network, target, np.random.default_rng(0)))
-    assert dp_free.CLOSE * (1 + 1e-9) * sharp.witness >= sharp.certified
+    assert cells.CLOSE * (1 + 1e-9) * sharp.witness >= sharp.certified
+
+
+@pytest.mark.parametrize("case", ["pointwise", "kernels", "paired"])
+def test_every_cell_bounds_the_errors_inside_it(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of each sign cover all sequences; those in a cell keep to its ranges and to its bound."""
+    monkeypatch.setattr(cells, "CLOSE", 1.0)
+    monkeypatch.setattr(confinement, "MAX_COMMON", 1)
+    target = {"pointwise": TARGETS[0], "kernels": TARGETS[6], "paired": FixedMemory((2,), 1, "tanh(m1)")}[case]
+    rng = np.random.default_rng(3)
+    random = random_network(rng, ["lin", "log"], width=3, dim=1, neurons=8).map(to_exact)
+    network = build(target, error=1e-2).network if case == "paired" else random
+    problem = ErrorDecomposition(network, target, fuse(network))
+    search = WitnessSearch(problem, 0)
+    cover = Cover(problem, search)
+    assert cover.count > 100 and (cover.terms.mean_values or case != "paired")
+    functionals = [*problem.kernels.memories, *cover.terms.functionals]
+    table, known = problem.kernels.table(functionals).window, cover.confinement
+    shape = (300, table.shape[1])
+    sequences = np.concatenate([rng.choice([-1.0, 1.0], shape), rng.uniform(-1, 1, shape), cover.maximisers()])
+    memories, terms = np.split(sequences @ table.T, [len(problem.kernels.memories)], axis=1)
+    common = sequences @ known.table.window[known.terms + 1 :].T
+    places, room = np.concatenate([memories, common, terms], axis=1), 1e-12 * known.box
+    low, high, side, value = (getattr(cover.cells, name)[: cover.count] for name in ("low", "high", "side", "value"))
+    ranges, beside = known.ranges(low, high), 1e-12 * cover.terms.reaches
+    for place, error in zip(places, search.error(sequences), strict=True):
+        inside, own = ((low - room <= place) & (place <= high + room)).all(axis=1), place[-known.terms :]
+        assert (ranges.left[inside] - beside <= own).all() and (own <= ranges.right[inside] + beside).all()
+        for sign in (1, -1):
+            assert sign * error <= value[inside & (side == sign)].min(initial=math.inf) < math.inf
 
 
 def test_slow_log_heads_are_certified_without_rounding() -> None:
@@ -334,7 +367,7 @@ def one_head(kind: str, decay: fmpq) -> Transformer:
 @pytest.mark.parametrize("common", [0, 12])
 def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """relu(head) against m1: the worst past is 1 but for the lag, over more tokens than anyone sums; the error is 2 − 2k(1)."""
-    monkeypatch.setattr(dp_free, "MAX_COMMON", common)
+    monkeypatch.setattr(confinement, "MAX_COMMON", common)
     p = nearest(decay)
     at_lag = math.exp(-p) * -math.expm1(-p) if kind == "lin" else 1 / zeta(p)
     result = layer_error(one_head(kind, decay), FixedMemory((1,)))
@@ -345,7 +378,7 @@ def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int,
 def test_ridges_between_their_nodes(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With few nodes the bends carry the bound: −E is 2 cos(3·0) + 1 + 3 where the head is below 0."""
     monkeypatch.setattr(curves, "GRID", pieces)
-    monkeypatch.setattr(dp_free, "WORK", 1 << 24)
+    monkeypatch.setattr(cells, "WORK", 1 << 24)
     network = one_head("lin", fmpq(1, 2))
     result = layer_error(network, FixedMemory((1,), 1, "2*cos(3*m1) - x0 + 3"))
     assert result.certified >= 6 and result.witness <= result.certified
