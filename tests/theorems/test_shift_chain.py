@@ -25,16 +25,17 @@ from constructions.run.execute import run
 from constructions.run.fused import linear_map, stream_kernels
 from constructions.theorems.assembly import round_network
 from constructions.theorems.shift_chain import (
+    Demand,
     Layout,
     Option,
     Plateaus,
     ShiftChain,
-    _assemble,
-    _chain_error,
-    _planned,
+    assemble,
     build,
+    chain_error,
     mixed_differences,
     plan,
+    planned_chain,
     quickened,
     shift_errors,
 )
@@ -190,11 +191,11 @@ def test_float_chains(target: FixedMemory, options: dict[str, Any]) -> None:
 def test_plans_cost_what_is_certified(kind: str, lags: tuple[int, ...], dtype: str, error: float) -> None:
     """The planner's prices are those of the certificate: never below it, and not far above."""
     target = FixedMemory(lags, formula=f"m{len(lags)}")
-    planned = _planned(target, kind, None, None, dtype, error, 1.0)
+    planned = planned_chain(Demand(target, kind, None, None, dtype, error), 1.0)
     built = build(target, bank=kind, dtype=dtype, error=error)
     certificate = verify(built.network, target, kind, "spline")
     assert certificate.verdict is Verdict.HOLDS and tuple(shift for shift, _ in planned) == built.shifts
-    promised = upper(_chain_error(Layout(target), planned, dtype))
+    promised = upper(chain_error(Layout(target), planned, dtype))
     assert 0.9 * promised <= certificate.certified <= promised <= error
     assert len(built.shifts) * certificate.sizes["heads"] >= lags[-1]
 
@@ -232,7 +233,7 @@ def test_runs_of_arbitrary_chains_stay_within_the_analysis(seed: int, dtype: str
         weights = tuple(fmpq(int(w), 16) for w in rng.integers(-40, 41, 3))
         chain.append((1, HeadBank("lin", decays, (1,), (weights,), (fmpq(int(rng.integers(-30, 31)), 16),))))
     target = FixedMemory((layers,))
-    network = round_network(_assemble(target, chain, _identity_readout()), dtype)
+    network = round_network(assemble(target, chain, _identity_readout()), dtype)
     certificate = _certified_rounding(network, target)
     tokens = rng.choice([-1.0, 1.0], (50, 1)) if seed % 2 else rng.uniform(-1, 1, (50, 1)).astype("float32").astype(float)
     kernel = stream_kernels(network, 50)[1][0].coeffs()
@@ -250,13 +251,13 @@ def _identity_readout() -> list[Any]:
 
 def _certified_rounding(network: Transformer, target: FixedMemory) -> Certificate:
     """The certificate, read for its rounding: shifts are looked for at 1, wherever these kernels peak."""
-    from verify.theorems import shift_chain as module
+    from verify.theorems.shift_chain import deliveries
 
-    peak, module._peak = module._peak, lambda *_: 1
+    peak, deliveries.peak = deliveries.peak, lambda *_: 1
     try:
         return verify(network, target, "minimal", "spline")
     finally:
-        module._peak = peak
+        deliveries.peak = peak
 
 
 ALPHABETS: list[tuple[FixedMemory, dict[str, Any]]] = [
