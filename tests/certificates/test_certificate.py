@@ -21,7 +21,7 @@ from analyzer.targets.coupling import CouplingTarget
 from analyzer.targets.files import target_of_kind
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.kernel import KernelMemory
-from analyzer.theorems import shift_chain, thm_3_1, thm_4_4, thm_5_1
+from analyzer.theorems import base, shift_chain, thm_4_4, thm_5_1
 from analyzer.toml import read_toml
 from constructions.theorems import jl_4_2 as coupling
 from constructions.theorems import shift_chain as chain
@@ -157,11 +157,11 @@ def test_the_cases_cover_every_theorem_that_is_built() -> None:
 
 
 @pytest.mark.parametrize(
-    "module,constant", [(thm_3_1, "extraction_lemma"), (thm_5_1, "kernel_lemma"), (thm_4_4, "lag_lemma"), (thm_4_4, "extraction_lemma")]
+    "module,constant", [(base, "extraction_lemma"), (thm_5_1, "kernel_lemma"), (thm_4_4, "lag_lemma"), (thm_4_4, "extraction_lemma")]
 )
 def test_a_lemma_is_renamed_in_one_place(module: Any, constant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proof and certificate take the name from one function: renaming it renames both, and nothing is lost."""
-    name = {thm_3_1: "fixed", thm_5_1: "kernel", thm_4_4: "nested lags"}[module]
+    name = {base: "fixed", thm_5_1: "kernel", thm_4_4: "nested lags"}[module]
     before = certify(name).parts
     honest = getattr(module, constant)
     monkeypatch.setattr(module, constant, lambda argument: f"new {honest(argument)}")

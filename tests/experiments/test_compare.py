@@ -46,7 +46,7 @@ def build(*arguments: object) -> None:
 
 def trained(path: Path, shape: learning.Shape, target: Any = LAG_2, named: bool = True) -> Transformer:
     """300 steps from a random start, as a bundle."""
-    recipe = learning.Recipe(length=10, first=2, batch=32, steps=300, rate=2e-2)
+    recipe = learning.TrainingRecipe(length=10, first=2, batch=32, steps=300, rate=2e-2)
     network, _ = learning.train(learning.initial(shape, 1, 0, 4), target, recipe)
     card = {"origin": "trained", "theorem": None, "sizes": network.sizes()} | ({"target": target.describe()} if named else {})
     write(path, network, card, "")

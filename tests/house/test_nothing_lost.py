@@ -20,8 +20,8 @@ from constructions.files.places import check_place, write_file
 
 ROOT = Path(__file__).parent.parent.parent
 CONTENT = {"one": b"1" * 999, "two": b"2" * 5000}
-TWO_STEPS = "from constructions import places\nplaces.exchange = lambda one, other: False\n"
-ONE_STEP = "from constructions import places\n"
+TWO_STEPS = "from constructions.files import places\nplaces.exchange = lambda one, other: False\n"
+ONE_STEP = "from constructions.files import places\n"
 WAYS = pytest.mark.parametrize("way", [ONE_STEP, TWO_STEPS], ids=["exchange", "two steps"])
 
 

@@ -42,7 +42,7 @@ from constructions.theorems.shift_chain import (
 from tests.conftest import random_network
 from tests.depth import examples
 from tests.theorems.test_thm_3_1 import chain_holds, wanted
-from verify.chain.certificate import Certificate, Verdict
+from verify.chain.certificate import Certificate, StrangeWeights, Verdict
 from verify.theorems.shift_chain import verify
 
 LETTERS = (fmpq(-1), fmpq(1))
@@ -439,6 +439,15 @@ def test_sabotaged_restored_chains(name: str) -> None:
     built = small(True)
     assert honest(True).verdict is Verdict.HOLDS and honest(True).certified == 0
     assert caught(edited(built.network, *RESTORED_SABOTAGE[name]), built.target, True)
+
+
+def test_digits_that_may_overflow_what_reads_them_are_refused() -> None:
+    """A digit is 0 or at least 1, but not anything: neurons of the next layer are checked for values up to a headroom."""
+    large = small(True).network.map(np.array)
+    large.layers[0].feedforward.inner[7] *= 2.0**60
+    large.layers[0].feedforward.bias[7] *= 2.0**60
+    with pytest.raises(StrangeWeights, match="digit"):
+        verify(large, small(True).target, "minimal", "spline")
 
 
 def with_neurons(network: Transformer, layer: int, *neurons: tuple[dict[int, float], float, dict[int, float]]) -> Transformer:

@@ -23,7 +23,7 @@ from verify.chain.certificate import StrangeWeights
 from verify.chain.layer import FFN_BITS
 from verify.chain.rounding import ONE, Arithmetic, Rounded
 from verify.theorems.shift_chain.deliveries import embedded, read_heads, wanted_shifts
-from verify.theorems.shift_chain.form import SLIGHTLY, check_delivered, fingerprint
+from verify.theorems.shift_chain.form import HEADROOM, SLIGHTLY, check_delivered, fingerprint
 from verify.theorems.shift_chain.staircases import RowUpdate, Staircase, row_updates
 from verify.theorems.shift_chain.steps import ChainClaim, Delivery, Findings, Given, Place, Restoration, Step
 from verify.theorems.shift_chain.tables import table_findings
@@ -173,7 +173,7 @@ def _read_digits(claim: ChainClaim, updates: dict[int, RowUpdate], errors: dict[
     """The digits of coordinates that were just delivered, with these errors.
 
     The digit of the gap between v and v' > v is relu(w r + b), w < 0: certain if w(v' − off) + b + δ ≤ 0 and w(v + off) + b − δ ≥ 1, δ its
-    rounding.
+    rounding. It stays below `HEADROOM`, as the check for overflow assumes of all that neurons read.
     """
     layout, letters, arithmetic = claim.layout, _letters(claim), Arithmetic(claim.dtype)
     digits = DigitRows(set(), set())
@@ -190,6 +190,8 @@ def _read_digits(claim: ChainClaim, updates: dict[int, RowUpdate], errors: dict[
             w, b, _ = neurons[0]
             rounding = arithmetic.dot([w, b], [Rounded(size + off, arb(0)), ONE]).error
             at_above, at_below = arb(w) * (arb(above) - off) + arb(b), arb(w) * (arb(below) + off) + arb(b)
+            if claim.dtype != "exact" and not abs(arb(w)) * (size + off) + abs(arb(b)) + rounding < HEADROOM:
+                raise StrangeWeights(f"the digit in coordinate {row} can exceed {HEADROOM}: what reads it may overflow")
             if w < 0 and at_above + rounding <= 0 and at_below - rounding >= 1:
                 digits.sure.add(row)
     return digits
