@@ -162,3 +162,46 @@ def test_links_lead_somewhere(name: str) -> None:
     for place, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page(name)):
         assert not place or (DOCS / place).is_file()
         assert not anchor or anchor in {title.lower() for title in sections(name)}
+
+
+ROOT = DOCS.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+TOPS = ("analyzer", "constructions", "verify", "lemmaformer", "tests", "examples", "benchmarks", "docs")
+PLACE = re.compile(rf"(?:{'|'.join(TOPS)})(?:[./][\w/.-]*\w)?")
+
+
+def named_places(text: str) -> list[str]:
+    """Files, folders and modules of the project that a text names between backquotes."""
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    return [name.rstrip("/") for name in quoted if PLACE.fullmatch(name.rstrip("/"))]
+
+
+def exists(name: str) -> bool:
+    """Whether there is such a file or folder, or such a module, perhaps with a name in it."""
+    path = ROOT / name
+    if "/" in name or path.is_dir():
+        return path.exists()
+    parts = name.split(".")
+    places = [ROOT.joinpath(*parts[:k]) for k in range(len(parts), 0, -1)]
+    found = next((place for place in places if place.is_dir() or place.with_suffix(".py").exists()), None)
+    if found is None or len(parts) - len(found.relative_to(ROOT).parts) > 2:
+        return False
+    inside = parts[len(found.relative_to(ROOT).parts) :]
+    return not inside or inside[0] in (found / "__init__.py" if found.is_dir() else found.with_suffix(".py")).read_text()
+
+
+def test_pages_and_docstrings_name_places_that_exist() -> None:
+    modules = [file for top in TOPS[:4] for file in (ROOT / top).rglob("*.py")]
+    missing = {(file.name, name) for file in [*PAGES, *modules] for name in named_places(file.read_text()) if not exists(name)}
+    assert missing == set()
+
+
+def test_missing_places_are_seen() -> None:
+    text = (
+        "`verify/nowhere.py`, `analyzer.lemmas.bump`, `analyzer.theory`, `verify.chain.layer.storage`, `verify.chain.layer.nothing_like_it`"
+    )
+    assert [name for name in named_places(text) if not exists(name)] == [
+        "verify/nowhere.py",
+        "analyzer.theory",
+        "verify.chain.layer.nothing_like_it",
+    ]
