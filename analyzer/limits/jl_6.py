@@ -10,6 +10,9 @@ also times a polynomial or a wave, has C_1 = 1 + 1/λ; the slowest term of a sum
 space. A kernel of finite support, and one that falls like a Gaussian, has C_1 = 1. C_2 is finite because 1/C_1 < λ: the weighted kernel
 still falls, which gives a certified tail of the supremum.
 
+Statement. Order matters to recurrent networks (Prop 6.1) and not to the Transformer (Prop 6.2); mixing costs the former a constant and the
+latter rank (Prop 6.3). Each with its proof, floors and constants below.
+
 Prop 6.1 (order). Let p be a permutation of the positions 0..τ−1 and y(t) = Σ_{s≤t} ρ(s) x(p(t−s)) = Σ_j w(t,j) x(j). If w(t,j) ≠ 0 for
 some j > t, the target is in no space of causal models: for *every* causal model, linear or not, of any size,
 
@@ -60,7 +63,7 @@ errs by less than ½ Σ_k |ω_k| on tokens in [0, 1]: it has left the RNN space,
 model can keep are ρ̃, and C_2(ρ̃) ≤ C_2(ρ), C_1 = C_1(ρ) kept: nothing grows. The factor e^{(l−1)/C_1} belongs to causal filters only.
 Proof. |ρ̃(t)| ≤ Σ_i |θ_i| C_2 e^{−(t+i)/C_1} ≤ C_2 e^{−t/C_1}. ∎ `look_ahead` computes both.
 
-Remark (what is repaired). The filter of Prop 6.3 is read as a causal one, for which it is true, with the constant e^{(l−1)/C_1}. That
+Repaired. The filter of Prop 6.3 is read as a causal one, for which it is true, with the constant e^{(l−1)/C_1}. That
 constant, and every bound of C_RNN by an envelope |ρ(t)| ≤ e^{−t/γ}, needs C_1 to be *defined* as 1+γ, or kept, and must not be the
 infimum: with C_1 = 1+γ an envelope gives C_2 ≤ 1 and C_RNN ≤ 1+γ. The bound C_RNN ≤ γ fails even without a filter: e^{−2s} has γ = 1/2 and
 C_RNN = C_1 = 3/2, and whenever ρ(0) = 1, C_RNN ≥ C_1 > γ if γ is the infimum. As to the infimum: ρ(s) = e^{−s/2} for s ≤ 20 and 0 after it

@@ -14,8 +14,8 @@ and e = 1/Π_h(1−z_h) − 1 → 0 as the z_h do, (3.3) in `analyzer.lemmas.ext
 log head, with the same zeros and e → 0 as its decay grows, (3.8) and (3.10) in `analyzer.lemmas.quadrature`. There m = 1 and 2n + m is T or
 T + 1: for even T one degree of freedom is left, and any small node will do for it.
 
-Proof (lower bound). On s ≥ 1 the kernel is κ(s) = ∫ z^s dμ(z) with a signed measure μ on (0, 1): an atom for every lin head, and for log
-heads s^{−p} = ∫_0^1 z^s (−log z)^{p−1}/Γ(p) dz/z. We show, for measures with at most T−2 sign changes,
+Proof of the lower bound. On s ≥ 1 the kernel is κ(s) = ∫ z^s dμ(z) with a signed measure μ on (0, 1): an atom for every lin head, and for
+log heads s^{−p} = ∫_0^1 z^s (−log z)^{p−1}/Γ(p) dz/z. We show, for measures with at most T−2 sign changes,
 
     |κ(T)| ≤ Σ_{1≤s≤2T−1, s≠T} |κ(s)|.                                                                        (∗)
 

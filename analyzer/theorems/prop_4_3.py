@@ -5,6 +5,9 @@ Setting. As Theorem 4.1, with the score p_h(φ(s) − φ(w_h·X_t)) ("t minus x"
 Statement. The bound of Theorem 4.1 holds word for word. A dot-product head has W_Q, W_K ∈ R^{D×D} and p_h, 2D² + 1 numbers; a tmx head
 has w_h ∈ R^D and p_h, D + 1 numbers.
 
+Proof. With w_h the unit vector of the lag slot, w_h·X_t = g after rounding, and the score is −p_h(s − g) (lin) or −p_h log(s/g) (log): that
+of the dot product in Theorem 4.1, hence the same kernels and errors. ∎
+
 Construction. `constructions.theorems.thm_4_4` with attention tmx: w_h picks the lag slot, so the score is −p_h(s − g) or −p_h log(s/g), the
 same kernel as the dot product's.
 

@@ -10,7 +10,12 @@ and the inner widths are Ω̃(max_i ‖g_i‖²_B) instead of Ω̃(Σ_i ‖g_i�
 
 Constants. Layer k extracts memory k with all H heads: e_k is (3.1) or (3.2) with H_k = H, where Theorem 4.1 splits H over the memories.
 
+Proof. That of Theorem 4.4, with memories taken one per layer although their lags need no other memory: layer k + 1 has all its H heads for
+memory k, and only one lag is written at a time, so widths do not add up. ∎
+
 Construction. `constructions.theorems.thm_4_4` with one memory per layer.
+
+Repaired. The paper writes K for M in the number of layers. The rest as in Theorem 4.4.
 
 References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Proposition 4.5.
 """

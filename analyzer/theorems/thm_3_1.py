@@ -13,6 +13,22 @@ the lag law (`analyzer.limits.lag_law`) no fewer heads of one type reach an erro
 types (`mixed`) reaches every e > 0 for one lag T with ⌊T/2⌋ + 1 heads, one log and ⌊T/2⌋ lin ones, by Gauss quadrature ((3.8) in
 `analyzer.lemmas.quadrature`), and by the same law no fewer do.
 
+Proof. *One memory.* A bank delivers Σ_s κ(s) x_{t−s} with κ(s) = c·1{s=0} + Σ_h a_h k_h(s). Over tokens in [−1, 1] its distance from
+x_{t−T} is at most e = ‖κ − 1_T‖₁, and x_{t−s} = sign(κ(s) − 1_T(s)) attains it.
+
+*The bump.* Let μ = e^{−αT} (lin) or T^{−α} (log), σ the distance to the next such point, e^{−α(T+1)} or (T+1)^{−α}, and Ψ_T(x) = h Ψ((x −
+μ)/σ) with Ψ(u) = exp(−1/(1−u²)) on (−1, 1) and h = e^{1+γT} or e T^{1+γ}. The points of other lags are at least σ away from μ, as gaps
+shrink, so e^{−γs} Ψ_T(e^{−αs}), or s^{−1−γ} Ψ_T(s^{−α}), is 1{s=T} at the integers. Its interpolant Q of degree H−1 in Chebyshev points of
+[0, 1] turns it into a kernel κ of H heads with decays γ + αk, or 1 + γ + αk, k < H, and ‖κ − 1_T‖₁ ≤ sup|Q − Ψ_T| Σ_s e^{−γs}, or Σ_{s≥1}
+s^{−1−γ} = ζ(1+γ). Taken to [−1, 1] the n-th derivative of Ψ_T has variation V = B_n h/(2σ)^n, and sup|Q − Ψ_T| ≤ 4V/(πn(H−1−n)^n): (3.1)
+and (3.2).
+
+*The rate.* With α = γ = 0.01 and w_k = e^{0.01 T_k} (log: T_k^{1.01}), (3.1) and (3.2) are e_k ≤ C w_k^{n+1}/H_kⁿ; H_k = H w_k/Σ_j w_j
+heads for lag k give e_k ≤ C w_k (Σ_j w_j)ⁿ/Hⁿ, whose sum is the statement.
+
+*The read-out.* F being the feed-forward network, |F(û) − f(u)| ≤ |F(û) − f(û)| + |f(û) − f(u)| ≤ E_FFN + Σ_k Lip_k e_k on a box that holds
+u and û. ∎
+
 Construction. `constructions.theorems.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 →
 block k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
 

@@ -13,6 +13,9 @@ Constants. Those of Theorem 3.1 with T_k = max g_k; (3.6), (3.7) for the minimal
 margin 1/2 (log: ‖log g_i‖_B and margin log(1+1/(2T_i))), from `analyzer.lemmas.lag_encoding`; the exact encoding has one neuron per token
 at most.
 
+Proof. That of Theorem 4.4 with one level: the first layer writes all lags, which depend on x_t alone, the second extracts all memories with
+heads split as in Theorem 3.1. ∎
+
 Construction. The one-level case of Theorem 4.4: `constructions.theorems.thm_4_4`.
 
 Repaired. As Theorem 4.4.

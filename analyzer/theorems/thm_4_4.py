@@ -18,6 +18,15 @@ paper's form Lip₂ √(Σ d e_k²), Lip₂ = sup ‖∇f‖₂, can be smaller 
 promise the sum, and certify it or, where that is smaller, the worst of all situations. `bound` prints √(Σ e_k²) beside Σ e_k, without
 Lipschitz constants.
 
+Proof. By induction over levels every lag slot holds its lag exactly and every memory is delivered to within e_k. Lags of level 1 are
+functions of x_t: an encoding that is off by less than the margin is rounded to the lag. Given exact lags B = t_k at a position, the heads
+of memory k have the weights e^{−p_h(s−B)} or (s/B)^{−p_h}, and deliver Σ_s κ(s; B) x_{t−s} with κ(s; B) = κ_T(s − B + T), or κ_T(sT/B),
+where κ_T is the kernel of Theorem 3.1 for the lag T = T_k: as a function of s it is κ_T at other places, all of them in the domain of its
+bump, and only s = B meets the bump (neighbours move to T ± T/B, |T/B| ≥ 1). So (3.1) and (3.2) hold for every B ≤ T_k. Lags of the next
+level read these memories; their slots are exact again if encoding error plus gain times e_k stays below the margin. The last network reads
+(x_t, memories): E_FFN + Σ_k Lip_k e_k as in Theorem 3.1. In the paper's class memory l ≤ K has a layer of H heads for itself, and those
+after K share one, split as in Theorem 3.1: that is the root of the sum of squares. ∎
+
 Construction. `constructions.theorems.thm_4_4`. Residual stream of width (M+1)(d+1): x_t, the memories, their lag slots, a constant slot.
 Layer 1 has its attention off; its FFN writes the lags of level 1 and the constant 1. Layer l+1 extracts the memories of level l with scores
 −p_h(s − g) or −p_h log(s/g), where g comes from the lag slot and cancels the position; its FFN writes the lags of level l+1. The last

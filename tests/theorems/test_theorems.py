@@ -4,6 +4,7 @@ A new theorem needs no row here: its `THEOREM` carries its cases, and this file 
 """
 
 import json
+import re
 
 import networkx as nx
 import numpy as np
@@ -13,7 +14,7 @@ import sympy
 import lemmaformer as lf
 from analyzer.statements.latex import statement
 from analyzer.statements.registry import THEOREMS
-from analyzer.statements.theorem import Case, Theorem
+from analyzer.statements.theorem import Case, Theorem, sections
 from analyzer.targets.files import target_from_dict
 
 RESULTS = [theorem for theorem in THEOREMS.values() if not theorem.is_limit]
@@ -95,3 +96,13 @@ def test_unknown_ids_are_errors() -> None:
     with pytest.raises(lf.InputError, match=r"unknown theorem 'thm-9\.9'; known: thm-3\.1"):
         lf.theorems["thm-9.9"]
     assert "thm-9.9" not in lf.theorems and "thm_3_1" not in lf.theorems and lf.theorems.get("nothing") is None
+
+
+@pytest.mark.parametrize("name", list(THEOREMS))
+def test_pages_have_hypotheses_statement_and_proof(name: str) -> None:
+    """And what is repaired, if the statement is a paper's."""
+    parts = sections(THEOREMS[name].page)
+    assert {"Setting", "Statement"} <= set(parts) and all(len(parts[part]) > 40 for part in ("Setting", "Statement"))
+    assert re.search(r"^(\*?Proof|Proof of [^.]*)\b.*\.", THEOREMS[name].page, re.MULTILINE)
+    if name.startswith(("thm-", "prop-", "jl-")):
+        assert parts["Repaired"]
