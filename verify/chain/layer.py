@@ -347,6 +347,15 @@ def _measured(network: Transformer, target: LayerTarget, tokens: np.ndarray) -> 
     return lower(abs(arb(rational(output)) - _wanted(target, tokens)))
 
 
+def read_out_in_balls(inner: Sequence[Sequence[fmpq]], bias: Sequence[fmpq], outer: Sequence[fmpq], stream: Sequence[arb]) -> arb:
+    """Σ_n a_n relu(b_n·U + c_n), for exact weights; coordinates of the stream beyond those given are not read."""
+    output = arb(0)
+    for row, constant, weight in zip(inner, bias, outer, strict=True):
+        before = sum((arb(w) * u for w, u in zip(row, stream, strict=False) if w != 0), arb(constant))
+        output += arb(weight) * before.max(arb(0))
+    return output
+
+
 def _exact_witness(
     target: LayerTarget, layer: FusedLayer, directions: _Directions, neurons: list[Neuron], candidates: list[np.ndarray]
 ) -> float:
@@ -366,9 +375,6 @@ def _exact_witness(
                 value += sum((window[s] * recent[s][column] for s in range(min(len(window), len(recent)))), arb(0))
                 value += arb(0, beyond.abs_upper())
             stream.append(value)
-        output = arb(0)
-        for neuron in neurons:
-            before = sum((arb(w) * u for w, u in zip(neuron.row, stream, strict=True) if w != 0), arb(neuron.bias))
-            output += arb(neuron.outer) * before.max(arb(0))
+        output = read_out_in_balls([neuron.row for neuron in neurons], [n.bias for n in neurons], [n.outer for n in neurons], stream)
         best = max(best, lower(abs(output - _wanted(target, tokens))))
     return best

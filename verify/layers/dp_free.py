@@ -44,12 +44,13 @@ from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.protocol import LayerTarget
 from constructions.network.transformer import Transformer, to_exact
 from constructions.run.fused import fuse
+from verify.chain.layer import FFN_BITS
 from verify.chain.rounding import evaluation_error
 from verify.layers.cells import Cover
 from verify.layers.decomposition import ErrorDecomposition
 from verify.layers.finite_windows import array_layer
 from verify.layers.functionals import LATEST
-from verify.layers.witness import READOUT_BITS, WitnessSearch, measured, output_at
+from verify.layers.witness import WitnessSearch, measured, output_at
 
 __all__ = ["NOT_COUNTED", "LayerError", "layer_error", "output_at"]
 
@@ -151,7 +152,7 @@ def _rounding(problem: ErrorDecomposition) -> arb:
     if problem.network.dtype == "exact":
         return arb(0)
     stream = [arb(size) for size in problem.kernels.sizes(problem.kernels.coordinates)]
-    with working_precision(READOUT_BITS):
+    with working_precision(FFN_BITS):
         total, slack = evaluation_error(problem.network, problem.layer, stream)
         for group in problem.groups:
             moved = sum((abs(arb(w)) * s for w, s in zip(group.direction, slack, strict=True)), arb(0))

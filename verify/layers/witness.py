@@ -12,15 +12,14 @@ from flint import arb, arb_mat
 
 from analyzer.numbers.exact import lower, nearest, rational, working_precision
 from analyzer.targets.protocol import Target
-from constructions.network.transformer import FeedForward, Transformer, to_exact
+from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast
 from constructions.run.fused import fuse
+from verify.chain.layer import FFN_BITS, read_out_in_balls
 from verify.layers.decomposition import ErrorDecomposition
 from verify.layers.finite_windows import ArrayLayer, array_layer
 from verify.layers.functionals import unit
 
-READOUT_BITS = 256
-"""Precision of a read-out in balls."""
 STARTS, ASCENT = 64, 40
 """Random starts and steps of the search for a witness. They decide how good it is, never whether it is true."""
 STEPS = (1.0, 0.5, 0.25, 0.1, 0.03)
@@ -101,7 +100,7 @@ def measured(problem: ErrorDecomposition, candidates: Sequence[np.ndarray]) -> t
 
 def _wanted(problem: ErrorDecomposition, tokens: np.ndarray) -> arb:
     """f at the last of the tokens."""
-    with working_precision(READOUT_BITS):
+    with working_precision(FFN_BITS):
         recent = [[arb(float(v)) for v in token] for token in tokens[::-1]]
         return problem.target.readout(problem.target.memories(recent))
 
@@ -114,28 +113,24 @@ def _error_in_balls(problem: ErrorDecomposition, tokens: np.ndarray) -> float:
             recent = arb_mat([[arb(float(v))] for v in tokens[::-1, column][problem.kernels.edges[:-1]]])
             mixed = (atoms * recent).entries()
             stream = [before + added for before, added in zip(stream, mixed[: len(stream)], strict=True)]
-        output = _readout(problem.network.layers[0].feedforward, stream)
+        output = _read_out(problem.network, stream)
         return lower(abs(output - _wanted(problem, tokens)))
 
 
-def _readout(ffn: FeedForward, stream: Sequence[arb]) -> arb:
-    """Σ_n a_n relu(b_n·U + c_n) in balls, for exact weights."""
-    output = arb(0)
-    for row, bias, outer in zip(ffn.inner, ffn.bias, ffn.outer[0], strict=True):
-        before = sum((arb(w) * u for w, u in zip(row, stream, strict=True) if w != 0), arb(bias))
-        output += arb(outer) * before.max(arb(0))
-    return output
+def _read_out(network: Transformer, stream: Sequence[arb]) -> arb:
+    ffn = network.layers[0].feedforward
+    return read_out_in_balls(ffn.inner, ffn.bias, ffn.outer[0], stream)
 
 
 def output_at(network: Transformer, target: Target, tokens: np.ndarray, t: int) -> arb:
     """The output of one dp-free layer at token t of (N, d), in balls: the exact function of the weights, zero before them."""
     past, exact = tokens[: t + 1], network.map(to_exact)
     layer = array_layer(exact, len(past)) if exact.layers[0].attention.window == "finite" else fuse(exact)
-    with working_precision(max(READOUT_BITS, layer.bits)):
+    with working_precision(max(FFN_BITS, layer.bits)):
         recent = [[arb(rational(float(v))) for v in token] for token in past[::-1]]
         stream = [arb(o) for o in layer.offset]
         for j in range(len(stream)):
             for column in range(tokens.shape[1]):
                 kernel = layer.kernel(unit(j, len(stream)), column).values(0, len(recent))
                 stream[j] += sum((k * token[column] for k, token in zip(kernel, recent, strict=True)), arb(0))
-        return _readout(exact.layers[0].feedforward, stream)
+        return _read_out(exact, stream)

@@ -15,7 +15,7 @@ from analyzer.theorems.shift_chain import readout_variables
 from constructions.network.transformer import Transformer
 from constructions.run import fast
 from constructions.run.fused import stream_kernels
-from verify.chain.layer import FFN_BITS
+from verify.chain.layer import FFN_BITS, read_out_in_balls
 from verify.theorems.shift_chain.letters import value_at
 
 WITNESS_TAIL = 128
@@ -77,11 +77,7 @@ def _output(network: Transformer, kernels: StreamValues, recent: np.ndarray) -> 
         sum((k * x for kernel, xs in zip(row, tokens, strict=True) for k, x in zip(kernel, xs, strict=True)), arb(0)) for row in kernels
     ]
     final = network.layers[-1].feedforward
-    output = arb(0)
-    for row, bias, outer in zip(final.inner, final.bias, final.outer[0], strict=True):
-        hidden = sum((arb(w) * u for w, u in zip(row, stream, strict=False) if w != 0), arb(bias))
-        output += arb(outer) * hidden.max(arb(0))
-    return output
+    return read_out_in_balls(final.inner, final.bias, final.outer[0], stream)
 
 
 def output_at(network: Transformer, target: FixedMemory, tokens: np.ndarray, t: int) -> arb:
