@@ -3,7 +3,7 @@
 May import from `verify.compare` and `verify.limits` and what lies below them.
 """
 
-from analyzer.errors import InputError
+from analyzer.ranges import check_range
 
 MAX_SEEDS = 32
 MIN_STEPS, MAX_STEPS = 20, 10**6
@@ -13,5 +13,4 @@ MOST_LAGS = 16
 
 
 def check_lags(most: int) -> None:
-    if not 1 <= most <= MOST_LAGS:
-        raise InputError(f"lags is {most}; give 1 to {MOST_LAGS}")
+    check_range("lags", most, 1, MOST_LAGS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from analyzer.errors import InputError
+from analyzer.ranges import check_range
 
 MAX_CHARACTERS = 1 << 24
 """Characters of a text: one pass takes longer than any run here."""
@@ -31,8 +32,7 @@ class Corpus:
 
 
 def check_length(length: int) -> None:
-    if not LEAST_LENGTH <= length <= MAX_LENGTH:
-        raise InputError(f"length is {length}; give {LEAST_LENGTH} to {MAX_LENGTH} characters")
+    check_range("length", length, LEAST_LENGTH, MAX_LENGTH)
 
 
 def read_corpus(path: Path, length: int) -> Corpus:

@@ -22,6 +22,7 @@ from analyzer.errors import InputError
 from analyzer.language.formulas import parse_formula
 from analyzer.lemmas.low_rank import averages, budget, factors, hull_knots, uniform_knots
 from analyzer.numbers.exact import upper
+from analyzer.ranges import check_range
 from analyzer.targets.coupling import CouplingTarget, SineCoupling
 from constructions.theorems.jl_4_2 import assemble
 from verify.compare.spectrum import power_law
@@ -72,8 +73,7 @@ def fig_5(sequences: int = 2000, seed: int = 0, report: Callable[[str], None] = 
 
 
 def check_sequences(sequences: int) -> None:
-    if not LEAST_SEQUENCES <= sequences <= MAX_SEQUENCES:
-        raise InputError(f"sequences is {sequences}; give {LEAST_SEQUENCES} to {MAX_SEQUENCES}")
+    check_range("sequences", sequences, LEAST_SEQUENCES, MAX_SEQUENCES)
 
 
 def target_of(alpha: str, rank: int) -> CouplingTarget:

@@ -32,10 +32,10 @@ import numpy as np
 import optax
 from flint import arb
 
-from analyzer.errors import InputError
 from analyzer.kernels.memory_kernels import parse_kernel
 from analyzer.limits.jl_6 import PRECISION, Floor, causal_floor, swapped_ends
 from analyzer.numbers.exact import decimal_above, decimal_below, lower, rational, working_precision
+from analyzer.ranges import check_range
 from constructions.theorems.linear_rnn import delay_line, exponential_rnn, forward
 from constructions.training.jl_models import initial_rnn, initial_transformer, run_rnn, run_transformer
 from constructions.training.loop import Progress, Trained, adam, fit_ensemble
@@ -267,10 +267,8 @@ def _stopped(history: dict[str, np.ndarray]) -> list[JlRow]:
 
 
 def _checked(protocol: JlProtocol) -> JlProtocol:
-    if not 1 <= protocol.seeds <= MAX_SEEDS or not MIN_STEPS <= protocol.steps <= MAX_STEPS:
-        raise InputError(
-            f"{protocol.seeds} seeds and {protocol.steps} steps are out of range; give 1 to {MAX_SEEDS} and {MIN_STEPS} to {MAX_STEPS}"
-        )
+    check_range("seeds", protocol.seeds, 1, MAX_SEEDS)
+    check_range("steps", protocol.steps, MIN_STEPS, MAX_STEPS)
     return protocol
 
 

@@ -47,6 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from analyzer.errors import InputError
+from analyzer.ranges import check_range
 from constructions.network.precision import with_x64
 from constructions.network.transformer import Attention, AttentionKind, Layer, Transformer
 from constructions.run.reference import feed_forward, stream
@@ -606,11 +607,9 @@ def run(name: str, protocol: WeProtocol | None = None, report: Report | None = N
 
 
 def _checked(protocol: WeProtocol) -> WeProtocol:
-    if not 1 <= protocol.seeds <= MAX_SEEDS or not MIN_STEPS <= protocol.steps <= MAX_STEPS or protocol.seed < 0:
-        raise InputError(
-            f"{protocol.seeds} seeds from {protocol.seed} and {protocol.steps} steps are out of range; "
-            f"give 1 to {MAX_SEEDS} seeds from 0 on and {MIN_STEPS} to {MAX_STEPS} steps"
-        )
+    check_range("seeds", protocol.seeds, 1, MAX_SEEDS)
+    check_range("steps", protocol.steps, MIN_STEPS, MAX_STEPS)
+    check_range("seed", protocol.seed, 0)
     if protocol.length <= max(POSITIONS):
         raise InputError(f"sequences of {protocol.length} tokens have no x_99 in their past; give at least {max(POSITIONS) + 1}")
     return protocol
