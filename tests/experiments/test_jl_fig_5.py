@@ -73,5 +73,5 @@ def test_self_attention_is_left_out() -> None:
 
 def test_absurd_counts_are_refused() -> None:
     for count in (0, -1, 10**9):
-        with pytest.raises(InputError, match=f"sequences is {count}; give"):
+        with pytest.raises(InputError, match=f"sequences {count} is out of range; give"):
             jl_fig_5.fig_5(sequences=count)
