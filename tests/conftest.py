@@ -32,14 +32,15 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`deep(keep=…)` leaves the cases of a parametrised test that it names to `make test`."""
+    """`deep` is for whole tests; `deep(keep=…)` leaves the cases that it names to `make test`, `deep(only=…)` all but those."""
     for item in items:
-        for marker in item.iter_markers("deep"):
-            kept = marker.kwargs.get("keep", ())
-            name = getattr(item, "callspec", None) and item.callspec.id  # type: ignore[attr-defined]
-            if name in ((kept,) if isinstance(kept, str) else kept):
-                item.own_markers = [own for own in item.own_markers if own.name != "deep"]
-                item.keywords.pop("deep", None)
+        for marker in list(item.iter_markers("deep")):
+            case = getattr(item, "callspec", None) and item.callspec.id  # type: ignore[attr-defined]
+            keep, only = (
+                (names,) if isinstance(names, str) else names for names in (marker.kwargs.get(key, ()) for key in ("keep", "only"))
+            )
+            if case in keep or (only and case not in only):
+                item.own_markers.remove(marker)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -205,7 +205,7 @@ def test_slots_are_learnt_when_they_are_supervised():
 def test_what_cannot_be_trained_is_refused():
     start = initial(SHAPE, 1, 0, 8)
     for recipe, reason in (
-        (replace(RECIPE, length=0), "tokens"),
+        (replace(RECIPE, length=0), "length"),
         (replace(RECIPE, first=16), "first position"),
         (replace(RECIPE, rate=float("nan")), "rate"),
         (replace(RECIPE, batch=10**9), "attention weights"),
