@@ -1,5 +1,6 @@
 """Shared helpers: the command line in this process, random networks, compiled programs that are kept, and what a run of the tests took."""
 
+import ctypes
 import gc
 import json
 import os
@@ -24,6 +25,8 @@ import cli
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
 
 STARTED = time.time()
+ROOMY = 800
+"""MB above which a worker lets go of what it can before the next test."""
 PEAKS: list[int] = []
 """Peak memory of every worker in MB."""
 
@@ -43,13 +46,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.own_markers.remove(marker)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_programs_are_let_go() -> Iterator[None]:
-    """After a module its compiled programs leave the memory; those of the next one are read from files where they are known."""
-    yield
+def _let_go() -> None:
+    """Compiled programs leave the memory, to be read from files when they are needed again, and freed memory goes back to the system."""
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
-        gc.collect()
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _held() -> int:
+    """Memory that this process holds now, in MB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20 if sys.platform == "linux" else _peak()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules_leave_little_behind() -> Iterator[None]:
+    yield
+    _let_go()
+
+
+@pytest.fixture(autouse=True)
+def tests_begin_small() -> None:
+    if _held() > ROOMY:
+        _let_go()
 
 
 def _peak() -> int:

@@ -11,6 +11,7 @@ from analyzer.numbers.exact import lower, upper, working_precision
 from tests.depth import examples
 
 
+@pytest.mark.deep
 @given(st.lists(st.tuples(st.integers(1, 95), st.integers(-50, 50)), min_size=1, max_size=5, unique_by=lambda t: t[0]), st.integers(0, 9))
 @settings(max_examples=examples(60), deadline=None)
 def test_exponential_sums_against_brute_force(heads: list[tuple[int, int]], lag: int) -> None:
@@ -75,6 +76,7 @@ def test_slow_tail_with_sign_changes(roots: tuple[float, ...]) -> None:
     assert upper(found) <= float(total) * 1.05
 
 
+@pytest.mark.deep
 def test_a_tail_that_is_left_out_would_be_noticed() -> None:
     """The norm of s^{−1.01} is ζ(1.01) ≈ 100.6, nearly all of it tail."""
     with working_precision(128):
@@ -92,6 +94,7 @@ def test_taps() -> None:
     assert norm == 1 + 2 + 4
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("powers", [False, True])
 def test_a_crude_tail_is_no_lower_bound(powers: bool) -> None:
     """Two slow heads that nearly cancel: the triangle inequality bounds the norm from above, never from below."""

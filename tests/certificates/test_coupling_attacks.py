@@ -66,6 +66,7 @@ def with_silent_slot(network: Transformer, seen: float, kinks: list[tuple[float,
     return Transformer(padded(network.embedding, 0), padded(network.bias, 0), tuple(layers))
 
 
+@pytest.mark.deep
 def test_slots_that_cancel_bring_their_rounding(plain: Transformer) -> None:
     """relu(5x) − relu(3x) − 2 relu(x) = 0, but not in floats; the read-out magnifies the difference."""
     scale = 2.0**20
@@ -111,6 +112,7 @@ def test_sums_that_overflow_before_the_quotient_are_refused() -> None:
     assert evaluation_rounding(read(network), 256) < 1
 
 
+@pytest.mark.deep
 def test_exact_weights_beyond_the_floats_make_valid_json(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verify.theorems.jl_4_2.SAMPLES", 16)
     target = coupling()

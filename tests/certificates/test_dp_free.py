@@ -139,6 +139,7 @@ def problems(draw: st.DrawFn) -> tuple[Transformer, FixedMemory | KernelMemory, 
     return (network.map(to_exact) if dtype == "exact" else network), target, seed
 
 
+@pytest.mark.deep
 @given(problems())
 @settings(max_examples=examples(40), deadline=None)
 def test_no_counterexample(problem: tuple[Transformer, FixedMemory | KernelMemory, int]) -> None:
@@ -153,6 +154,7 @@ def test_no_counterexample(problem: tuple[Transformer, FixedMemory | KernelMemor
     assert (result.rounding > 0) == (network.dtype != "exact")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_float_runs_stay_below_their_certificate(dtype: str) -> None:
     """Thousands of inputs through both executors in real arithmetic."""
@@ -230,6 +232,7 @@ def test_constructed_networks_agree_with_their_theorem(lags: tuple[int, ...], fo
     assert mine.witness >= 0.9 * (mine.certified - mine.rounding)
 
 
+@pytest.mark.deep
 def test_kernel_memories_agree_with_their_theorem() -> None:
     target = KernelMemory(("exp(-s/3) + (s+1)**-3",), 1, "k1*x0")
     built = build_kernel(target, heads=6)

@@ -50,6 +50,7 @@ def drawn(rpe: str, kind: str, window: str = "infinite", dtype: str = "float64")
     return random_network(np.random.default_rng(7), [rpe] * 2, kind, window, layers=2, dtype=dtype)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "kind"), SHAPES)
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_apply_is_the_network(rpe: str, kind: str, window: str) -> None:
@@ -66,6 +67,7 @@ def test_apply_is_the_network(rpe: str, kind: str, window: str) -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-11)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "kind"), SHAPES)
 def test_derivatives_are_difference_quotients(rpe: str, kind: str) -> None:
     """Of a smooth loss, along random directions in every array of weights by itself, and in the tokens."""
@@ -78,6 +80,7 @@ def test_derivatives_are_difference_quotients(rpe: str, kind: str) -> None:
     check_derivatives(loss, network, tokens, 1e-5, tolerance=1e-6)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "attention"), [("lin", "dp"), ("log", "dp"), ("lin", "tmx"), ("log", "tmx")])
 def test_derivatives_of_a_constructed_adaptive_network(rpe: str, attention: str) -> None:
     """At positions whose lags lie in the array: before them the slots of constructed networks may hold anything.
@@ -123,6 +126,7 @@ def check_derivatives(
     assert moved >= 12  # embedding, bias, and in both layers decays or tables, values, outputs, feed-forward parts
 
 
+@pytest.mark.deep
 def test_weights_cut_to_32_bits_are_refused() -> None:
     network, tokens = parameters(nested("lin", "dp", "float64")), letters(2, 24, 1)
     function = partial(apply, dtype=network.dtype)
@@ -138,6 +142,7 @@ def test_weights_cut_to_32_bits_are_refused() -> None:
         np.testing.assert_allclose(function(network, tokens.astype(int)), function(network, tokens))
 
 
+@pytest.mark.deep
 def test_single_precision_needs_nothing() -> None:
     network, tokens = drawn("lin", "dp", dtype="float32"), np.random.default_rng(1).uniform(-1, 1, (3, 20, 2))
     found = jax.jit(partial(apply, dtype="float32"))(network, tokens)
@@ -153,6 +158,7 @@ def test_tokens_of_another_shape_are_refused(tokens: np.ndarray) -> None:
             call(tokens)
 
 
+@pytest.mark.deep
 def test_parameters_of_exact_networks() -> None:
     """Rounded to float64 if that changes nothing, and refused if it does or cannot be done."""
     network, probe = nested("log", "tmx"), letters(4, 24, 1)
@@ -204,6 +210,7 @@ def test_slots_hold_the_memories_of_a_fixed_target(dtype: str) -> None:
     np.testing.assert_array_equal(seen["output"]["y"], flat)
 
 
+@pytest.mark.deep(only="lin-tmx-float64")
 @pytest.mark.parametrize(("rpe", "attention", "dtype"), [("lin", "dp", "exact"), ("log", "tmx", "exact"), ("lin", "tmx", "float64")])
 def test_slots_hold_the_memories_of_an_adaptive_target(rpe: str, attention: str, dtype: str) -> None:
     """Memories, their lags as the heads read them, and the constant; a memory appears in the layer that extracts it, and stays."""
@@ -224,6 +231,7 @@ def test_slots_hold_the_memories_of_an_adaptive_target(rpe: str, attention: str,
     assert (seen["layer 1"]["constant"] == 0).all() and (seen["layer 2"]["constant"] == 1).all()
 
 
+@pytest.mark.deep
 def test_slots_of_kernels_chains_couplings_and_strangers() -> None:
     kernel = KernelMemory(("exp(-s)",))
     network = thm_5_1.build(kernel).network
@@ -264,6 +272,7 @@ def test_slots_of_kernels_chains_couplings_and_strangers() -> None:
         stream.trace(own, np.zeros((5, 2)), {"far": range(2, 4)})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "kind"), [*SHAPES, ("table", "dp")])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_patterns_are_what_the_network_mixes_with(rpe: str, kind: str, window: str) -> None:
@@ -289,6 +298,7 @@ def test_patterns_are_what_the_network_mixes_with(rpe: str, kind: str, window: s
     np.testing.assert_allclose(after, seen, atol=1e-12)
 
 
+@pytest.mark.deep
 def test_patterns_of_exact_networks() -> None:
     """Heads without dot products by their formulas; heads that read lags as the same heads in floats."""
     target = FixedMemory((30,))

@@ -17,6 +17,7 @@ from verify.limits.pairs import horizon, lag_limit
 CASES = [("lin", 8, (1, 2)), ("lin", 24, (1, 3, 5, 6)), ("log", 8, (1, 2)), ("log", 24, (1, 2, 4)), ("lin", 53, (4, 11))]
 
 
+@pytest.mark.deep(keep="lin-8-lags0")
 @pytest.mark.parametrize("rpe,bits,lags", CASES)
 def test_both_sides_meet(rpe: str, bits: int, lags: tuple[int, ...]) -> None:
     unit = fmpq(1, 2**bits)
@@ -29,6 +30,7 @@ def test_both_sides_meet(rpe: str, bits: int, lags: tuple[int, ...]) -> None:
             assert float(best_pi_bound(lag, unit)[0]) <= pair.lower * 1.01 and nearest(hand_bound(lag, unit)) <= pair.lower
 
 
+@pytest.mark.deep(keep="lin-float32-4")
 @pytest.mark.parametrize("rpe,dtype,lag", [("lin", "float32", 2), ("lin", "float32", 4), ("log", "float32", 3), ("lin", "float64", 6)])
 def test_rounded_banks_stay_within_three_times_the_budget(rpe: str, dtype: str, lag: int) -> None:
     """Weights rounded to the type, decays stored exactly in it: the worst case over all inputs is the exact ℓ¹ norm."""
@@ -44,6 +46,7 @@ def test_rounded_banks_stay_within_three_times_the_budget(rpe: str, dtype: str, 
         assert upper(extraction_error(rounded, lag)) <= 3 * pair.upper
 
 
+@pytest.mark.deep
 def test_horizons() -> None:
     """bfloat16 and float32, from both sides; log sees one token more than lin in bfloat16, one less in float32."""
     expected = {("lin", 8): 1, ("lin", 24): 5, ("log", 8): 2, ("log", 24): 4}
@@ -61,6 +64,7 @@ def test_the_rule_is_right_or_one_too_large(bits: int, lag: int, exact: bool) ->
     assert found.rule == lag + (0 if exact else 1)
 
 
+@pytest.mark.deep
 def test_few_heads() -> None:
     unit = fmpq(1, 2**24)
     uppers = [lag_limit("lin", 3, unit, 24, heads).upper for heads in (3, 4, 6, 9)]

@@ -23,6 +23,7 @@ from tests.conftest import random_network
 MIXED = ["lin", "log", "lin", "log", "log"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("kind", ["dp-free", "dp", "nf", "tmx"])
 def test_passes_agree_on_deep_mixed_networks(kind: str, window: str) -> None:
@@ -38,6 +39,7 @@ def test_passes_agree_on_deep_mixed_networks(kind: str, window: str) -> None:
         assert np.abs(reference.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
+@pytest.mark.deep(keep=("dp-finite-1", "dp-finite-9"))
 @pytest.mark.parametrize("reach", [1, 9, 700])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("kind", ["dp-free", "dp"])
@@ -52,6 +54,7 @@ def test_passes_agree_on_biases_per_distance(kind: str, window: str, reach: int)
         assert np.abs(fast.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
+@pytest.mark.deep(keep=("0-finite-log", "0-finite-table", "3-finite-log", "3-finite-table"))
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("first", [0, 3])
@@ -83,6 +86,7 @@ def test_a_bias_per_distance_by_hand() -> None:
     np.testing.assert_allclose(run_exact(network.map(to_exact), tokens), wanted, atol=1e-12)
 
 
+@pytest.mark.deep
 def test_log_hurwitz_and_its_derivative() -> None:
     """Against flint's zeta, and against a difference quotient in 200 bits, for decays and positions that occur."""
     p, q = np.meshgrid([1.001, 1.5, 2.0, 7.3, 40.0, 900.0], [1.0, 2.0, 13.0, 1000.0, 1e6])
@@ -98,6 +102,7 @@ def test_log_hurwitz_and_its_derivative() -> None:
     np.testing.assert_allclose(gradients.ravel(), slopes, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.deep(keep=("finite-log-tmx", "finite-table-dp"))
 @pytest.mark.parametrize(("rpe", "kind"), [(r, k) for r in ("lin", "log") for k in ("dp-free", "dp", "tmx")] + [("table", "dp")])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_every_weight_has_a_finite_derivative(rpe: str, kind: str, window: str) -> None:
@@ -119,6 +124,7 @@ def test_every_weight_has_a_finite_derivative(rpe: str, kind: str, window: str) 
     assert float(jnp.abs(moved[0] if rpe != "table" else moved[-1]).max()) > 0
 
 
+@pytest.mark.deep(keep=("1-lin", "2-lin", "333-lin"))
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("length", [1, 2, 333, 2000])
 def test_passes_agree_for_long_arrays(rpe: str, length: int) -> None:
@@ -142,6 +148,7 @@ def test_softmax_by_hand() -> None:
         assert fast.forward(network, tokens)[t] == pytest.approx(wanted[0], abs=1e-12)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_exact_networks_agree_with_float64(rpe: str) -> None:
     exact = build(FixedMemory((1, 2), 1, "x0 + m1*m2"), rpe=rpe, error=0.3).network

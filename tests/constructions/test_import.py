@@ -79,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.deep(keep=("rpe3-dp-finite", "rpe5-nf-finite"))
 @pytest.mark.parametrize(("rpe", "kind", "window"), CASES)
 def test_round_trip(rpe: list[str], kind: str, window: str, place: Place, run: Run) -> None:
     rng = np.random.default_rng(7)
@@ -101,6 +102,7 @@ def test_round_trip(rpe: list[str], kind: str, window: str, place: Place, run: R
     np.testing.assert_allclose(np.load(place.root / "y.npy"), reference.forward(network, tokens), atol=1e-5)
 
 
+@pytest.mark.deep
 def test_names_scale_constants_and_slopes(place: Place, run: Run) -> None:
     """Names from elsewhere, 1/√dk, a bias after the last matrix, zero biases of projections, slopes in the TOML file."""
     rng = np.random.default_rng(8)

@@ -50,6 +50,7 @@ def test_heads_are_farey_fractions() -> None:
     assert lag_ratios((1, 4)) == [fmpq(1, 4), fmpq(1, 2), fmpq(3, 4)]
 
 
+@pytest.mark.deep(only=("96-lin", "96-log"))
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("heads", [16, 96])
 def test_interpolation_banks_keep_their_bound_for_every_lag(rpe, heads) -> None:  # type: ignore[no-untyped-def]

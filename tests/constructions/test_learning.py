@@ -46,6 +46,7 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(leaves(a), leaves(b), strict=True))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_decays_survive_the_change_of_variable_and_the_pass_is_the_reference_pass(rpe, window):
@@ -69,6 +70,7 @@ def test_decays_at_the_ends_of_their_range_can_be_stored(rpe, window, tmp_path):
         assert np.isfinite(fast.forward(load(read_files(tmp_path / "net")).network, np.ones((5, 2)))).all()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "shape",
     [
@@ -93,12 +95,14 @@ def test_every_kind_of_network_learns_the_last_token(shape):
     assert frozen == (shape.readout == "affine")
 
 
+@pytest.mark.deep
 def test_a_run_is_a_function_of_its_seed():
     start = initial(SHAPE, 1, 0, 8)
     first, again, other = (train(start, TARGET, replace(RECIPE, seed=seed))[0] for seed in (3, 3, 4))
     assert same(first, again) and not same(first, other)
 
 
+@pytest.mark.deep
 def test_an_interrupted_run_ends_in_the_same_weights(tmp_path):
     """Killed after every possible save, resumed from the file: the same bits in the end, in the weights and in the history."""
     start, place = initial(SHAPE, 1, 0, 8), tmp_path / "run.ckpt"
@@ -124,6 +128,7 @@ def test_an_interrupted_run_ends_in_the_same_weights(tmp_path):
         np.testing.assert_array_equal(whole_run.history, again_run.history)
 
 
+@pytest.mark.deep
 def test_damaged_checkpoints_are_refused_with_one_line(tmp_path):
     start, place = initial(SHAPE, 1, 0, 8), tmp_path / "run.ckpt"
     train(start, TARGET, replace(RECIPE, steps=20), store=lambda saved: checkpoint.write(place, saved.checkpoint("run")))
@@ -169,6 +174,7 @@ def test_divergence_loses_only_the_chunk_in_flight(tmp_path):
     assert falling(33, resume=saved).steps == 33
 
 
+@pytest.mark.deep
 def test_early_stop_looks_at_the_history_only():
     falling = np.repeat(np.geomspace(1, 1e-3, 10), 5)
     assert not Stop(patience=2).reached(falling, 5) and Stop(below=2e-3).reached(falling, 5)
@@ -188,6 +194,7 @@ def test_random_weights_in_the_structure_of_a_construction():
     assert not same(fresh, randomised(built, 2, 8))
 
 
+@pytest.mark.deep
 def test_slots_are_learnt_when_they_are_supervised():
     """The stream before the read-out is pulled to (x_t, x_{t−1}): coordinate 1 becomes the memory."""
     start = initial(Shape(heads=3, width=8, model_dim=2), 1, 0, 8)

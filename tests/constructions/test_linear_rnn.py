@@ -168,6 +168,7 @@ def test_a_damaged_delay_line_is_caught(leaf: str, place: tuple[int, ...]) -> No
     assert certificate.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.deep
 def test_trained_models_are_causal_or_not_as_they_should_be() -> None:
     tokens = np.random.default_rng(5).uniform(0, 1, 8).astype(np.float32)
     changed = tokens.copy()
@@ -181,6 +182,7 @@ def test_trained_models_are_causal_or_not_as_they_should_be() -> None:
     np.testing.assert_allclose(run_rnn(rnn, tokens), forward(rnn, tokens), atol=1e-6)
 
 
+@pytest.mark.deep
 def test_a_radius_can_be_asked_for() -> None:
     for radius in (0.3, 0.9):
         spectrum = np.abs(np.linalg.eigvals(np.asarray(initial_rnn(jax.random.key(1), 128, radius).transition)))

@@ -26,6 +26,7 @@ def start(members=None):
     return {"w": jnp.zeros((3,) if members is None else (members, 3))}
 
 
+@pytest.mark.deep
 def test_a_linear_problem_is_solved_and_the_history_is_the_loss():
     trained = fit(loss, start(), batches, steps=400, optimiser=adam(0.1, 400), seed=3)
     np.testing.assert_allclose(trained.parameters["w"], SLOPE, atol=1e-4)
@@ -34,6 +35,7 @@ def test_a_linear_problem_is_solved_and_the_history_is_the_loss():
     assert trained.history[0] == pytest.approx(float(first), rel=1e-6)
 
 
+@pytest.mark.deep
 def test_chunks_do_not_matter_and_progress_is_reported():
     seen: list[Progress] = []
     optimiser = optax.sgd(0.05)
@@ -45,6 +47,7 @@ def test_chunks_do_not_matter_and_progress_is_reported():
     assert float(seen[0].loss) == pytest.approx(whole.history[:10].mean(), rel=1e-6)
 
 
+@pytest.mark.deep
 def test_members_of_an_ensemble_are_the_single_runs_and_have_their_own_tasks():
     optimiser = optax.sgd(0.05)
     together = fit_ensemble(loss, start(2), batches, steps=30, optimiser=optimiser, seeds=[5, 6])

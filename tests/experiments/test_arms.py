@@ -11,6 +11,7 @@ from verify.experiments.arms import mechanism, sentence
 Run = Callable[..., Result]
 
 
+@pytest.mark.deep
 def test_arms_of_a_constructed_network(run: Run, tmp_path: Path) -> None:
     net, out = tmp_path / "net", tmp_path / "arms"
     assert run("build", "fixed", "--lags", "1", "--dtype", "float32", "--error", "0.1", "--out", net).code == 0
@@ -53,6 +54,7 @@ def test_outputs_that_are_no_numbers_are_said_so() -> None:
     assert "thrown off by its first steps (loss up to 1e+09)" in sentence([thrown])
 
 
+@pytest.mark.deep
 def test_arms_of_a_coupling_fit_a_terminal(run: Run, tmp_path: Path) -> None:
     """The first layer of the construction has no values: a layer of neurons alone."""
     net, out = tmp_path / "net", tmp_path / "arms"

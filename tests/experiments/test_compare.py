@@ -95,6 +95,7 @@ def linear_kernel(network: Transformer, count: int) -> np.ndarray:
     return kernel
 
 
+@pytest.mark.deep
 def test_constructed_beside_trained(run: Any, places: dict[str, Path], tmp_path: Path) -> None:
     arguments = [places["float"], places["linear"], places["table"], places["deep"], "--sequences", 40, "--length", 24]
     first = run("compare", *arguments, "--json")
@@ -168,6 +169,7 @@ def test_constructed_beside_trained(run: Any, places: dict[str, Path], tmp_path:
     assert linear["probes"][0]["r2"] == pytest.approx(1 - (residual**2).sum() / ((wanted - wanted.mean()) ** 2).sum(), abs=1e-4)
 
 
+@pytest.mark.deep
 def test_the_page_and_the_figure(run: Any, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     figure = tmp_path / "side.png"
@@ -192,6 +194,7 @@ def test_a_memory_slot_is_found_and_a_lost_one_is_missed(places: dict[str, Path]
     assert compare.decays_of(silent.layers[0].attention)["half_lives"] == []  # heads that are off do not count
 
 
+@pytest.mark.deep
 def test_adaptive_memories_and_lags_layer_by_layer(run: Any, places: dict[str, Path]) -> None:
     found = run("compare", places["nested"], places["nested"], "--sequences", 60, "--json").json
     column, again = found["networks"]
@@ -203,6 +206,7 @@ def test_adaptive_memories_and_lags_layer_by_layer(run: Any, places: dict[str, P
     assert max(r2[0, "m1"], r2[0, "lag of m2"], r2[1, "m2"]) < 0.7
 
 
+@pytest.mark.deep
 def test_couplings_have_sizes_errors_and_their_theorem(run: Any, places: dict[str, Path], tmp_path: Path) -> None:
     result = run("compare", places["coupling"], places["coupling"], "--sequences", 30, "--figure", tmp_path / "c.png", "--json")
     found = result.json
@@ -249,6 +253,7 @@ def test_signs_are_drawn() -> None:
     assert set(np.unique(tokens)) == {-1.0, 1.0}
 
 
+@pytest.mark.deep
 def test_a_contradicted_certificate_is_a_fault(run: Any, places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     honest = dp_free.layer_error
 
@@ -271,6 +276,7 @@ def witnessless(found: Any) -> Any:
     return replace(found, witness=0.0, witness_input="none")
 
 
+@pytest.mark.deep(keep=("chain", "coupling", "exact", "table"))
 @pytest.mark.parametrize("name", ["float", "exact", "linear", "table", "nested", "coupling", "chain", "float chain", "finite"])
 def test_the_witness_is_no_smaller_than_what_was_sampled(
     name: str, run: Any, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -306,6 +312,7 @@ def test_the_witness_is_no_smaller_than_what_was_sampled(
         assert chain_["witness"] == pytest.approx(worst, rel=1e-6, abs=1e-13)
 
 
+@pytest.mark.deep
 def test_a_larger_witness_stays(run: Any, places: dict[str, Path]) -> None:
     column = run("compare", places["float"], places["exact"], "--sequences", 4, "--json").json["networks"][0]
     assert column["certificate"]["witness"] > column["sampled"]["overall"]["max"]
@@ -326,6 +333,7 @@ def test_a_sampled_error_that_is_certain_is_a_fault(run: Any, places: dict[str, 
     assert run("compare", places["exact"], places["exact"], "--sequences", 6, "--json").code == 0
 
 
+@pytest.mark.deep(only="log-infinite")
 @pytest.mark.parametrize("rpe,window", [("lin", "infinite"), ("log", "infinite"), ("log", "finite"), ("table", "infinite")])
 def test_outputs_in_balls_are_those_of_the_network(rpe: str, window: str) -> None:
     rng = np.random.default_rng(3)
@@ -336,6 +344,7 @@ def test_outputs_in_balls_are_those_of_the_network(rpe: str, window: str) -> Non
         assert float(ball.rad()) < 1e-30 and float(ball.mid()) == pytest.approx(forward(network, tokens[:count])[-1], abs=1e-12)
 
 
+@pytest.mark.deep
 def test_a_false_card_is_a_fault(run: Any, places: dict[str, Path], tmp_path: Path) -> None:
     original = bundle(places["nested"])
     card = {key: value for key, value in original.card.items() if key not in ("format", "version", "integrity")}
@@ -345,6 +354,7 @@ def test_a_false_card_is_a_fault(run: Any, places: dict[str, Path], tmp_path: Pa
     assert result.code == 1 and "claims certified" in result.json["networks"][0]["faults"][0] and not result.json["networks"][1]["faults"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind,window,rpe", [("dp", "finite", "lin"), ("dp", "infinite", "log"), ("nf", "infinite", "lin")])
 def test_kernels_are_derivatives(kind: str, window: str, rpe: str) -> None:
     rng = np.random.default_rng(5)
@@ -368,6 +378,7 @@ def test_derivatives_that_overflow_are_refused() -> None:
         network_kernel(replace(network, layers=(replace(network.layers[0], feedforward=steep),)), np.full((2, 5, 1), 0.5))
 
 
+@pytest.mark.deep(only="1")
 @pytest.mark.parametrize("layers", [1, 2])
 def test_exact_kernels_and_streams_are_those_of_floats(layers: int) -> None:
     """The fused way and the reference pass agree where nothing cancels."""
@@ -387,6 +398,7 @@ def test_exact_kernels_and_streams_are_those_of_floats(layers: int) -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
+@pytest.mark.deep
 def test_cancelling_weights_are_refused_not_differentiated(places: dict[str, Path], tmp_path: Path) -> None:
     build("build", "adaptive", "--target", EXAMPLES / "pointer.toml", "--bank", "tuned", "--heads", 24, "--out", tmp_path / "p", "--json")
     huge = bundle(tmp_path / "p").network
@@ -434,6 +446,7 @@ def test_lengths_follow_the_slowest_head() -> None:
     assert compare.derived_length(target_of_kind(COUPLING, "", CouplingTarget), [network]) == 7
 
 
+@pytest.mark.deep
 def test_strange_origins_are_refused() -> None:
     assert compare.origin_of({}) == "constructed" and compare.origin_of({"origin": "imported"}) == "imported"
     with pytest.raises(InputError):

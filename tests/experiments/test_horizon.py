@@ -35,6 +35,7 @@ def near_optimal() -> tuple[Any, Any]:
     return bank, horizon.bank_network(bank)
 
 
+@pytest.mark.deep(only=("lin-2", "log-1"))
 @pytest.mark.parametrize(("rpe", "layers"), [("lin", 1), ("log", 1), ("table", 1), ("lin", 2)])
 def test_the_response_is_what_the_network_answers(rpe: str, layers: int) -> None:
     network = horizon.random_start(rpe, 3, 5, 0, 4, layers, reach=7 if rpe == "table" else 0)
@@ -50,6 +51,7 @@ def test_the_response_is_what_the_network_answers(rpe: str, layers: int) -> None
     np.testing.assert_allclose(respond(bare, 24), kernel, atol=1e-6)
 
 
+@pytest.mark.deep(only="log")
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizon, "PLANS", (("square", 1e-1), ("worst", 1e-1)))
@@ -148,6 +150,7 @@ def test_the_kernel_of_several_layers_is_enclosed(monkeypatch: pytest.MonkeyPatc
         layer_bounds.measured_deep(network, 4)
 
 
+@pytest.mark.deep
 def test_deep_linear_networks_with_too_few_poles_obey_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizon, "DEEP_PLANS", (("worst", 3e-2),))
     runs = horizon.deep_linear(2, HorizonProtocol(most=3, seeds=1, steps=200))
@@ -157,6 +160,7 @@ def test_deep_linear_networks_with_too_few_poles_obey_the_law(monkeypatch: pytes
     assert all(found.bound is None for found in runs if found not in few)
 
 
+@pytest.mark.deep
 def test_tables_escape_the_bound_of_slopes() -> None:
     """At lag 7 every lin layer errs by 1 in float32; two heads with a bias per distance do not."""
     start = horizon.random_start("table", 2, 2, 0, 7, reach=12)
@@ -213,6 +217,7 @@ def test_a_beaten_bound_is_an_alarm(run: Any, made_up: Callable[[float], None]) 
     assert "that bound is wrong" in done.json["findings"][0]
 
 
+@pytest.mark.deep
 def test_every_lower_bound_is_below_what_a_bank_reaches() -> None:
     """E_w is at most 1 and at most what the best bank for 2^−24 costs at w."""
     for rpe in ("lin", "log"):

@@ -89,6 +89,7 @@ def test_findings_follow_the_numbers() -> None:
     assert "does not clearly fall" in said(0.0) and "error rate: it is 0 somewhere" in said(0.0)
 
 
+@pytest.mark.deep
 def test_a_short_run(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jl_digits, "RANKS", (1, 2, 4))
     arguments = ["experiment", "jl-fig-1", "--seeds", "2", "--steps", "80", "--figure", tmp_path / "f.png", "--json"]

@@ -21,6 +21,7 @@ def _slope(result: dict[str, Any], alpha: float, rank: int, norm: str) -> dict[s
     return next(e for e in result["slopes"] if (e["alpha"], e["rank"], e["norm"]) == (alpha, rank, norm))
 
 
+@pytest.mark.deep
 def test_the_error_vanishes_at_the_rank(result: dict[str, Any]) -> None:
     for alpha in (0.55, 1.0):
         errors = [row["l1"] for row in result["rows"] if (row["alpha"], row["rank"]) == (alpha, 16)]
@@ -28,6 +29,7 @@ def test_the_error_vanishes_at_the_rank(result: dict[str, Any]) -> None:
         assert errors[15] < 1e-4 < 1e-3 < errors[14]
 
 
+@pytest.mark.deep
 def test_means_stay_below_the_repaired_bound(result: dict[str, Any]) -> None:
     assert all(0 < row["l1"] <= row["l1_bound"] for row in result["rows"])
 

@@ -60,6 +60,7 @@ def test_targets_are_what_they_say() -> None:
     assert sorted(random_kernel(2)[1]) == list(range(LENGTH))
 
 
+@pytest.mark.deep
 def test_table_2_moves_as_published(second: JlExperiment) -> None:
     found = errors(second)
     ratio = {(r.model, r.target): r for r in second.ratios}
@@ -68,6 +69,7 @@ def test_table_2_moves_as_published(second: JlExperiment) -> None:
     assert found[TRANSFORMER, "ordering altered"] < found[RNN, "ordering altered"], "only the Transformer sees the swapped tokens"
 
 
+@pytest.mark.deep
 def test_no_trained_rnn_beats_the_certified_floor(second: JlExperiment, third: JlExperiment) -> None:
     """Held-out means over 16384 positions: 10 percent is many standard deviations."""
     for experiment, target in ((second, "ordering altered"), (third, "permuted")):
@@ -75,6 +77,7 @@ def test_no_trained_rnn_beats_the_certified_floor(second: JlExperiment, third: J
         assert experiment.floor.unbiased > experiment.floor.linear > experiment.floor.mean_square > 0
 
 
+@pytest.mark.deep
 def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlExperiment) -> None:
     for experiment in (second, third):
         built = experiment.constructed
@@ -90,6 +93,7 @@ def test_table_3_has_ratios_of_order_one_early_in_training(third: JlExperiment) 
     assert stopped.agrees and 0.5 < stopped.ratio < 2
 
 
+@pytest.mark.deep
 def test_runs_repeat() -> None:
     tiny = replace(SMALL, steps=20, held_out=64)
     targets = {"original": [causal(np.exp(-np.arange(LENGTH)))]}

@@ -139,6 +139,7 @@ def test_a_long_array_is_quick() -> None:
     assert found.plain.singular_values == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind,dtype", [("dp", "float64"), ("nf", "float32")])
 def test_layers_of_a_network(kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
@@ -163,6 +164,7 @@ def test_layers_of_a_network(kind: str, dtype: str, monkeypatch: pytest.MonkeyPa
     assert len(coupled_layers(network, tokens, 0)) == 1  # the first layer reads the embedding: no pass is needed
 
 
+@pytest.mark.deep
 def test_bundles(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     network = random_network(rng, ["lin", "log"], "dp", layers=2, width=4)
@@ -211,6 +213,7 @@ def test_layers_without_a_coupling(run: Run, tmp_path: Path, kind: str) -> None:
     assert refused.code == 2 and f"no layer of this network couples tokens: {kind} attention" in refused.err
 
 
+@pytest.mark.deep
 def test_a_constructed_coupling_has_the_spectrum_of_its_target(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     sizes = ["--rank", "3", "--length", "4", "--knots", "64", "--dtype", "float64"]
@@ -225,6 +228,7 @@ def test_a_constructed_coupling_has_the_spectrum_of_its_target(run: Run, tmp_pat
     assert refused.code == 2 and "layer 0 does not couple tokens: switched off attention" in refused.err
 
 
+@pytest.mark.deep
 def test_exact_networks(run: Run, tmp_path: Path) -> None:
     """The constructed scores p·(lag slot)·(constant slot): rank 1, and nothing is left once functions of the query are removed."""
     out = tmp_path / "net"

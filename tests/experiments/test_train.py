@@ -21,6 +21,7 @@ TABLE = ("train", "--lags", "2", "--rpe", "table", "--linear", "--heads", "2", "
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+@pytest.mark.deep
 def test_a_trained_bundle_is_certified_verified_and_run(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     trained = run(*TABLE, "--out", out, "--json")
@@ -74,6 +75,7 @@ def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
     assert run("verify", out).code == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -96,6 +98,7 @@ def test_targets_and_networks_of_every_kind_are_trained_and_measured(
     assert again.code == 0 and again.json["witness"] == result.json["witness"]
 
 
+@pytest.mark.deep
 def test_a_finite_window_is_certified_at_its_last_token(run: Run, tmp_path: Path) -> None:
     """log heads with p < 1 need a finite window; the certificate speaks of arrays as long as those of the training."""
     out = tmp_path / "net"
@@ -114,6 +117,7 @@ def test_a_finite_window_is_certified_at_its_last_token(run: Run, tmp_path: Path
     assert result.json["certified"] == pytest.approx(np.abs(kernel - np.exp(-np.arange(20.0))).sum(), rel=1e-5)
 
 
+@pytest.mark.deep
 def test_training_goes_on_from_a_bundle_and_from_a_checkpoint(run: Run, tmp_path: Path) -> None:
     out, more, place = tmp_path / "net", tmp_path / "more", tmp_path / "run.ckpt"
     assert run(*TABLE, "--out", out, "--checkpoint", place).code == 0
@@ -129,6 +133,7 @@ def test_training_goes_on_from_a_bundle_and_from_a_checkpoint(run: Run, tmp_path
     assert result.code == 0 and result.json["training"]["start"] == "bundle" and result.json["training"]["first_loss"] < 1e-2
 
 
+@pytest.mark.deep
 def test_losses_that_are_no_numbers_are_one_line_and_nothing_is_written(run: Run, tmp_path: Path) -> None:
     out, place = tmp_path / "net", tmp_path / "run.ckpt"
     assert run(*TABLE, "--out", out).code == 0
@@ -140,6 +145,7 @@ def test_losses_that_are_no_numbers_are_one_line_and_nothing_is_written(run: Run
     assert not (tmp_path / "new").exists() and not place.exists()
 
 
+@pytest.mark.deep
 def test_the_command_is_the_library(run: Run, tmp_path: Path) -> None:
     """What the command writes is what `constructions.training.trainable.train` returns for the recipe in the card."""
     from constructions.training.recipes import Shape, Stop, TrainingRecipe
@@ -175,6 +181,7 @@ def test_numbers_no_training_has_are_refused_by_name(run: Run, tmp_path: Path, f
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.deep
 def test_a_checkpoint_does_not_take_the_place_of_the_bundle(run: Run, tmp_path: Path) -> None:
     """At the end the bundle could not be written, and the run would be lost."""
     out = tmp_path / "net"
@@ -200,6 +207,7 @@ def test_letters_count_as_given_in_the_network_s_type() -> None:
     assert found.witness == 0 <= found.certified < 1e-5
 
 
+@pytest.mark.deep
 def test_the_witness_of_an_alphabet_is_made_of_letters(run: Run, tmp_path: Path) -> None:
     target = tmp_path / "letters.toml"
     target.write_text('kind = "fixed"\nlags = [1]\nalphabet = [-1, 1]\n')

@@ -44,6 +44,7 @@ def verdicts(experiment: WeExperiment) -> dict[str, bool]:
     return {claim.text: claim.rule.agrees(value) for claim, value in experiment.claims}
 
 
+@pytest.mark.deep
 def test_one_token_wants_neurons_not_heads(neurons: WeExperiment) -> None:
     assert verdicts(neurons) == {
         "few neurons fail (table, x_99)": True,
@@ -52,6 +53,7 @@ def test_one_token_wants_neurons_not_heads(neurons: WeExperiment) -> None:
     }
 
 
+@pytest.mark.deep
 def test_sums_of_tokens_want_heads_only_where_slopes_reach(sums: WeExperiment) -> None:
     found = verdicts(sums)
     assert found["raising m does not help (lin, lags 1, 2, 3)"]
@@ -60,6 +62,7 @@ def test_sums_of_tokens_want_heads_only_where_slopes_reach(sums: WeExperiment) -
     assert not found["8 heads suffice (lin, x_48 + x_56 + x_99)"], "slopes do not resolve such distances"
 
 
+@pytest.mark.deep
 def test_a_power_law_is_one_log_head_and_hard_for_kept_slopes(heavy: WeExperiment) -> None:
     log, kept, moved = (row.error for row in heavy.rows[:3])
     assert log < 1e-5 and kept > 1e-2
@@ -68,12 +71,14 @@ def test_a_power_law_is_one_log_head_and_hard_for_kept_slopes(heavy: WeExperimen
     assert best.error < 1e-9 < kept, "no limit of 64 slopes"
 
 
+@pytest.mark.deep
 def test_an_exponential_is_one_lin_head(fast: WeExperiment) -> None:
     assert fast.row("lin, H = 1: t ≥ 0").error < 1e-7
     assert not verdicts(fast)["log, H = 64: t ≥ 0: more than one lin head, tenfold"], "the published 5.3e-4 is not found again"
     assert fast.row("log, H = 64: t ≥ 0").error < 4.5e-5
 
 
+@pytest.mark.deep
 def test_the_expected_loss_is_the_mean_over_tokens() -> None:
     """Over all signs of 9 tokens, of a network of either type: v‖κ − ρ‖² is the mean square error, not only in expectation over samples."""
     protocol = replace(SMALL, length=9)
@@ -88,6 +93,7 @@ def test_the_expected_loss_is_the_mean_over_tokens() -> None:
         assert we.expected_error(network, replace(task, law="uniform")) == pytest.approx(np.mean(misses**2) / 3, rel=1e-12)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 def test_predictions_are_those_of_the_reference_pass(rpe: str) -> None:
     protocol = replace(SMALL, length=20)
@@ -116,6 +122,7 @@ def test_draws_are_even_and_odd_as_said() -> None:
     assert sums == pytest.approx([0.114, 1.089], abs=1e-3)
 
 
+@pytest.mark.deep
 def test_kept_slopes_stay_and_runs_repeat() -> None:
     protocol = replace(SMALL, steps=20, length=120)
     task = Task("kernel", "signs", kernel=we.power_law(120))
@@ -150,6 +157,7 @@ def test_sentences_follow_the_numbers() -> None:
         assert any(words in line for line in we._sentences("we-2b", {"t": replace(table, errors=(error,))}))
 
 
+@pytest.mark.deep
 def test_the_command_prints_json(run: Callable[..., Any], fast: WeExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, WeProtocol]] = []
     monkeypatch.setattr(we, "run", lambda name, protocol, report: asked.append((name, protocol)) or fast)
@@ -165,6 +173,7 @@ def test_the_command_prints_json(run: Callable[..., Any], fast: WeExperiment, mo
     assert all(isinstance(claim["agrees"], bool) for claim in data["claims"])
 
 
+@pytest.mark.deep
 def test_the_report_shows_every_row(sums: WeExperiment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     show_we(sums.as_dict())

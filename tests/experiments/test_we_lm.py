@@ -65,6 +65,7 @@ def test_sizes_agree_and_counts_are_those_of_the_networks() -> None:
             assert found[name].count - found[f"{name}, dp-free"].count == scores
 
 
+@pytest.mark.deep
 def test_the_loss_is_that_of_the_network_and_reads_the_past_only() -> None:
     shape = replace(we_lm.SMALL, layers=2)
     network = we_lm.language_model(shape, 5, 0, LENGTH)
@@ -81,6 +82,7 @@ def test_the_loss_is_that_of_the_network_and_reads_the_past_only() -> None:
     assert np.array_equal(again[:, :-1], logits[:, :-1]) and not np.allclose(again[:, -1], logits[:, -1])
 
 
+@pytest.mark.deep
 def test_what_is_predictable_is_learnt_and_runs_repeat(text: Path) -> None:
     corpus = read_corpus(text, LENGTH)
     small = replace(we_lm.SMALL, heads=2, width=16, model_dim=12, key_dim=2, value_dim=4)

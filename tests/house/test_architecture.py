@@ -279,6 +279,7 @@ def test_light_commands_are_fast() -> None:
     assert bound_time <= 1.7 * _seconds("-c", "import sympy")  # 1.45 to 1.55 on an idle machine
 
 
+@pytest.mark.deep
 def test_importing_us_does_not_switch_float64_on() -> None:
     code = (
         "import numpy as np, jax, jax.numpy as jnp\n"
@@ -294,6 +295,7 @@ def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
 
 
+@pytest.mark.deep
 def test_readme_shows_what_the_commands_print(run: Callable[..., Any], tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text()
     demo = run("demo", "--out", tmp_path / "demo", "--json").json

@@ -431,6 +431,7 @@ def test_target_files(run: Run, tmp_path: Path) -> None:
         assert run("build", "fixed", "--target", target, "--out", tmp_path / "other").code == 2
 
 
+@pytest.mark.deep(only=("heavy_tail", "low_rank", "sines", "smooth_coupling"))
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
 def test_examples(run: Run, example: Path, tmp_path: Path) -> None:
     kind = tomllib.loads(example.read_text())["kind"]
@@ -440,6 +441,7 @@ def test_examples(run: Run, example: Path, tmp_path: Path) -> None:
     assert again.code == 0 and again.json["certified"] == result.json["certified"]
 
 
+@pytest.mark.deep
 def test_build_adaptive(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     arguments = ["--target", EXAMPLES / "nested.toml", "--rpe", "log", "--attention", "tmx", "--error", "1e-3", "--out", out]
@@ -467,6 +469,7 @@ def test_build_adaptive(run: Run, tmp_path: Path) -> None:
             assert abs(y[row, t] - x[row, t] * m1 * m2) <= built.json["certified"]
 
 
+@pytest.mark.deep
 def test_chains_of_shifts(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     arguments = ["--lags", "3,60", "--depth", "auto", "--restore", "--alphabet", "-1,1", "--dtype", "float32", "--out", out]
@@ -495,6 +498,7 @@ def test_chains_of_shifts(run: Run, tmp_path: Path) -> None:
     assert "set restore and a depth" in run("build", "fixed", "--target", target, "--out", tmp_path / "other").err
 
 
+@pytest.mark.deep
 def test_chains_whose_card_or_weights_lie(run: Run, tmp_path: Path) -> None:
     from constructions.files.bundle import load, write
     from constructions.files.card import read_files
@@ -592,6 +596,7 @@ def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> No
     assert time.perf_counter() - start < 2
 
 
+@pytest.mark.deep
 def test_refusals_say_why(run: Run, tmp_path: Path) -> None:
     result = run("build", "fixed", "--lags", "12", "--dtype", "float32", "--error", "1e-2", "--out", tmp_path / "n")
     assert result.code == 2 and "float32 cannot hold lag 12" in result.err and "or --dtype exact" in result.err
@@ -633,6 +638,7 @@ def test_bound_keys(run: Run) -> None:
     assert width["width"] > 3 and width["readout_error"] <= 1e-2 and width["barron_norm"] > 0
 
 
+@pytest.mark.deep
 def test_json_is_alone_on_stdout(run: Run, tmp_path: Path) -> None:
     result = run("demo", "--out", tmp_path / "demo", "--json")
     assert result.code == 0 and result.json["chain"]["verdict"] == "holds"

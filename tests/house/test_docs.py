@@ -124,6 +124,7 @@ def test_the_functions_of_the_manual_are_those_of_the_languages() -> None:
             assert known == (function in allowed(row)), (row, function)
 
 
+@pytest.mark.deep
 def test_every_example_of_the_manual_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = "\n".join(fences("api", "python"))

@@ -214,6 +214,7 @@ while True:
 """
 
 
+@pytest.mark.deep(only=("fast-exchange", "fast-two steps"))
 @WAYS
 @pytest.mark.parametrize("disk", ["fast", "synchronous"])
 def test_killed_at_random_moments(tmp_path: Path, way: str, disk: str) -> None:
@@ -286,6 +287,7 @@ COMMANDS: list[list[str]] = [
 ]
 
 
+@pytest.mark.deep(only=("build coupling", "train --lags"))
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_commands_replace_a_bundle_only_if_forced(tmp_path: Path, run: Callable[..., Any], command: list[str]) -> None:
     place = tmp_path / "net"
@@ -297,6 +299,7 @@ def test_commands_replace_a_bundle_only_if_forced(tmp_path: Path, run: Callable[
     assert "name" not in read_files(place).card and os.listdir(tmp_path) == ["net"]
 
 
+@pytest.mark.deep
 def test_certificates_and_outputs_are_replaced_only_if_forced(tmp_path: Path, run: Callable[..., Any]) -> None:
     import numpy as np
 

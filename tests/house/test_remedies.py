@@ -110,6 +110,18 @@ REFUSED: dict[str, tuple[Target, Options]] = {
 SLOW = {"lag 30, float64", "chain of few layers"}
 
 
+@pytest.mark.deep(
+    keep=(
+        "adaptive, float32",
+        "lag law",
+        "mixed, float64",
+        "mixed, given heads",
+        "mixed, long lag",
+        "mixed, two lags",
+        "narrow read-out",
+        "tuned bank, few heads",
+    )
+)
 @pytest.mark.parametrize("case", [pytest.param(name, marks=pytest.mark.deep) if name in SLOW else name for name in REFUSED])
 def test_every_remedy_leads_on(case: str) -> None:
     target, options = REFUSED[case]
@@ -128,6 +140,7 @@ GALLERY = [
 ]
 
 
+@pytest.mark.deep(keep=("contrast-float64", "pair-float32"))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", GALLERY)
 def test_gallery_in_floats_is_built_or_has_a_way_out(name: str, dtype: str) -> None:
@@ -149,6 +162,7 @@ TRIED: dict[str, tuple[Target, Options, Options]] = {
 }
 
 
+@pytest.mark.deep(only="tmx")
 @pytest.mark.parametrize("case", TRIED)
 def test_ways_out_are_tried_and_come_first(case: str) -> None:
     target, options, first = TRIED[case]
@@ -184,6 +198,7 @@ def test_errors_are_rounded_up_to_two_digits() -> None:
     assert finer("float32") == ({"dtype": "float64"}, {"dtype": "exact"}) and finer("exact") == ()
 
 
+@pytest.mark.deep
 def test_refusals_say_which_head_is_slow() -> None:
     refusal: Any = attempt(*REFUSED["slow log heads"])
     assert "decay 2.16" in refusal.reason and "larger decays" not in str(refusal)

@@ -192,6 +192,7 @@ def recorded_answers(family: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{family}.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.deep(keep=("bound", "theorems"))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -292,6 +293,7 @@ def test_trained_numbers_may_change_and_nothing_else() -> None:
     assert look(lambda a: a["sizes"].update(heads=3)) != []
 
 
+@pytest.mark.deep
 def test_roundings_are_allowed_for() -> None:
     """Witnesses and samples of float networks may differ by twice their certified rounding, certified numbers may not."""
     rounding = recorded_answers("floats")["float32"]["json"]["rounding"]

@@ -76,6 +76,7 @@ def test_closed_forms_of_one_head() -> None:
     assert float(total) == pytest.approx(float(z / (1 - z) + arb(UNIT) * (weight + 1 / z)), rel=1e-9)
 
 
+@pytest.mark.deep(keep="lin")
 @pytest.mark.parametrize("rpe", ["lin", "log", "mixed"])
 def test_weak_duality_for_random_pairs(rpe: str) -> None:
     """Any sequence is below any bank: the two sides can never cross."""

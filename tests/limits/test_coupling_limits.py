@@ -29,6 +29,7 @@ def test_closed_forms() -> None:
     assert [row["lower"] for row in rows[1:]] == [0, 0, 0] and rows[1]["upper"] < 1e-12 < rows[1]["plain_upper"]
 
 
+@pytest.mark.deep
 def test_brownian_coupling() -> None:
     """min(u, v): σ_k = 1/((k − 1/2)²π²), so best errors without the modulo are their tails."""
     rows = coupling_limits(_target(rho="(u+v-abs(u-v))/2"), 3)["rows"]

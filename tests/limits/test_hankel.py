@@ -122,6 +122,7 @@ def test_a_claim_that_is_too_high_is_not_shown(text: str, rpe: Any) -> None:
             check_lower_bound(kernel, rpe, 2, broken)
 
 
+@pytest.mark.deep(only=("3", "4"))
 @pytest.mark.parametrize("heads", [1, 2, 3, 4])
 def test_the_two_sides_of_an_inverse_square(run: Callable[..., Any], heads: int) -> None:
     answer = run("limits", "kernel", "--kernel", "(s+1)**-2", "--heads", heads, "--json").json
@@ -131,6 +132,16 @@ def test_the_two_sides_of_an_inverse_square(run: Callable[..., Any], heads: int)
     assert answer["upper"] <= known[heads]
 
 
+@pytest.mark.deep(
+    only=(
+        "(s+1)**-1.5-14-2",
+        "(s+1)**-1.5-14-4",
+        "(s+1)**-1.5-14-6",
+        "(s+1)**-1.5-14-8",
+        "exp(-(s-8)**2/8)-600-6",
+        "exp(-(s-8)**2/8)-600-8",
+    )
+)
 @pytest.mark.parametrize("heads", [2, 4, 6, 8])
 @pytest.mark.parametrize("text,most", [("(s+1)**-1.5", 14), ("exp(-(s-8)**2/8)", 600), ("(1+s)*exp(-s/5)", None)])
 def test_both_sides_are_certified(run: Callable[..., Any], text: str, most: float | None, heads: int) -> None:

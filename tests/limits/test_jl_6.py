@@ -239,4 +239,4 @@ def test_shown_floors_are_true(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_page_states_and_proves() -> None:
     page = jl_6.__doc__ or ""
-    assert all(word in page for word in ("Prop 6.1", "Prop 6.2", "Prop 6.3", "Proof", "Remark"))
+    assert all(word in page for word in ("Prop 6.1", "Prop 6.2", "Prop 6.3", "Proof", "Repaired"))

@@ -20,6 +20,7 @@ def lag_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.deep
 def test_keys_and_law(run: Run) -> None:
     result = run("limits", "lag", "--lag", 5, "--heads", 3, "--json").json
     assert result["min_heads"] == 5 and result["proof"] == "proved" and result["least_error"] == 1.0 and result["budgeted_error"] is None
@@ -29,6 +30,7 @@ def test_keys_and_law(run: Run) -> None:
     assert run("limits", "lag", "--rpe", "mixed", "--lag", 7, "--json").json["min_heads"] == 4
 
 
+@pytest.mark.deep
 def test_horizon_table(run: Run, tmp_path: Path) -> None:
     result = run("limits", "lag", "--horizon", "--bits", "8-13", "--figure", tmp_path / "f.png", "--json").json
     assert result["horizon"] == {str(b): h for b, h in zip(range(8, 14), (1, 1, 2, 2, 2, 2), strict=True)}
@@ -38,6 +40,7 @@ def test_horizon_table(run: Run, tmp_path: Path) -> None:
     assert "horizon" in run("limits", "lag", "--horizon", "--dtype", "bfloat16").out
 
 
+@pytest.mark.deep
 def test_certificates_are_rechecked_without_a_solver(run: Run, lag_file: Path) -> None:
     result = run("verify", lag_file, "--json").json
     claimed = json.loads(lag_file.read_text())["entries"][0]

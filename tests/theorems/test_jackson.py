@@ -113,6 +113,7 @@ def test_supremum_over_infinitely_many_bumps() -> None:
     assert theorem.derivative_supremum(late, 1, Tuning(fmpq(1), fmpq(1))) > 10**12
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("text,tuning", [*((text, "tuned") for text in NEW), (NEW[0], "paper")])
 def test_certified_error_obeys_the_bound(text: str, tuning: str) -> None:
     """‖κ − ρ‖₁ of stored weights with its tail, several H; the bound falls with H, and says how it was found."""
@@ -152,6 +153,7 @@ def test_tuning_is_a_minimum() -> None:
         assert upper(theorem.kernel_bound("log", kernel, 64, 1, moved, "jackson")) > value
 
 
+@pytest.mark.deep
 def test_the_command_line(run: Callable[..., Any], tmp_path: Path) -> None:
     arguments = ["bound", "thm-5.1", "--rpe", "log", "--kernel", "(s+1)**-2.5", "--json"]
     solved = run(*arguments, "--solve", "heads", "--error", "0.5").json
@@ -178,6 +180,7 @@ def test_the_proof_names_both_arguments() -> None:
     assert graph.nodes["jackson"]["budget"] == (1 + theorem.LEBESGUE) * theorem.BEST
 
 
+@pytest.mark.deep(only="paper-3")
 @pytest.mark.parametrize("bank,heads", [("tuned", 8), ("paper", 3)])
 def test_networks(bank: str, heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """witness ≤ certified ≤ bound; with constants that are too small the certificate says so."""

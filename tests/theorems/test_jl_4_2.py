@@ -81,6 +81,7 @@ def plain_target(name: str, x: Array) -> Array:
     return readout((weights * f(x)[..., None, :]).sum(-1) / weights.sum(-1))
 
 
+@pytest.mark.deep(keep="rank two-float64")
 @pytest.mark.parametrize("dtype", ["exact", "float64", "float32"])
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_chain(name: str, dtype: str) -> None:
@@ -91,6 +92,7 @@ def test_chain(name: str, dtype: str) -> None:
     assert found.parts[0].certified >= found.details["limit"]
 
 
+@pytest.mark.deep(keep="rank two-exact")
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_ten_thousand_random_and_extreme_inputs_stay_below(name: str, dtype: str) -> None:
@@ -103,6 +105,7 @@ def test_ten_thousand_random_and_extreme_inputs_stay_below(name: str, dtype: str
     assert errors.max() >= found.witness / 20  # the same error as the certificate speaks of
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["rank two", "sines"])
 def test_the_rank_is_reached_and_needed(name: str) -> None:
     rank = {"rank two": 2, "sines": 3}[name]
@@ -119,6 +122,7 @@ def test_the_rank_is_reached_and_needed(name: str) -> None:
     assert better.verdict is Verdict.HOLDS and not better.bound_vacuous
 
 
+@pytest.mark.deep
 def test_softmax_needs_the_rank_modulo_functions_of_the_query() -> None:
     """(u−v)² has rank 3, but two coordinates are enough: u² is not seen."""
     target = coupling_from_dict({"length": 8, "rho": "3*(u-v)**2"}, "test")
@@ -128,6 +132,7 @@ def test_softmax_needs_the_rank_modulo_functions_of_the_query() -> None:
     assert spectrum(target.coupling, "pod").rank == 3 and spectrum(target.coupling, "centred").rank == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_executors_agree(name: str) -> None:
     network = built(name, "float64").network
@@ -181,6 +186,7 @@ SABOTAGE = [
 ]
 
 
+@pytest.mark.deep(only="first.feedforward.outer-(1, 5)")
 @pytest.mark.parametrize(("place", "index"), SABOTAGE, ids=lambda v: str(v))
 def test_a_changed_weight_is_caught(quick: None, place: str, index: tuple[int, ...]) -> None:
     network = _changed(built("rank two").network, place, index, fmpq(1, 3))
@@ -244,6 +250,7 @@ def test_shapes_and_faults(quick: None) -> None:
     assert found.verdict is Verdict.VIOLATED and "attention is not off" in found.advice
 
 
+@pytest.mark.deep
 def test_means_are_below_the_repaired_bounds() -> None:
     for name in sorted(TARGETS):
         sampled = certificate(name).details["sampled"]
@@ -285,6 +292,7 @@ def test_no_mean_is_promised_above_the_worst_case() -> None:
     assert max(upper(means.l1), upper(means.root_mean_square)) <= upper(promised.total)
 
 
+@pytest.mark.deep
 def test_floats_that_cannot_hold_it_are_refused(quick: None) -> None:
     wide = coupling_from_dict({"length": 8, "rho": "60*u*v"}, "test")
     found = build(wide, rank=1, knots=16, dtype="float32")
@@ -293,6 +301,7 @@ def test_floats_that_cannot_hold_it_are_refused(quick: None) -> None:
     assert verify(build(wide, rank=1, knots=16, dtype="float64").network, wide, "pod", "spline").rounding > 0
 
 
+@pytest.mark.deep
 def test_a_card_that_claims_more_is_caught(quick: None, run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     assert run("build", "coupling", "--rho", "sin(3*u*v)", "--length", "4", "--out", out, "--json").json["verdict"] == "holds"
@@ -311,6 +320,7 @@ def test_a_card_that_claims_more_is_caught(quick: None, run: Run, tmp_path: Path
     assert run("verify", out).code == 2
 
 
+@pytest.mark.deep
 def test_tokens_of_other_domains_are_refused(quick: None, run: Run, tmp_path: Path) -> None:
     out, tokens = tmp_path / "net", tmp_path / "x.npy"
     assert run("build", "coupling", "--rho", "u*v", "--length", "4", "--dtype", "float32", "--out", out, "--quiet").code == 0

@@ -32,6 +32,7 @@ def call(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.deep
 def test_it_is_found_by_every_command(installed: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> str:
         done = call(installed, tmp_path, "-m", "cli", *arguments)
@@ -47,6 +48,7 @@ def test_it_is_found_by_every_command(installed: Path, tmp_path: Path) -> None:
     assert verified["verdict"] == "holds" and verified["certified"] == built["certified"]
 
 
+@pytest.mark.deep
 def test_it_is_a_row_of_the_conformance_table(installed: Path) -> None:
     table = ("-m", "pytest", "-p", "no:cacheprovider", "-n0", "tests/theorems/test_theorems.py", "-k", "last-token or has_cases")
     done = call(installed, ROOT, *table)

@@ -88,6 +88,7 @@ def test_kernels_of_deep_networks_are_their_impulse_responses() -> None:
         stream_kernels(replace(network, layers=(network.layers[-1], network.layers[-1])), 5)
 
 
+@pytest.mark.deep
 def test_equal_layers_compile_once() -> None:
     network = linear_network(np.random.default_rng(0), 2, 3)
     deep = replace(network, layers=(*[network.layers[0]] * 40, network.layers[1]))
@@ -170,6 +171,7 @@ CHAINS: list[tuple[FixedMemory, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("target,options", CHAINS, ids=lambda v: str(v)[:40])
 def test_float_chains(target: FixedMemory, options: dict[str, Any]) -> None:
     """The certificate holds for real runs on random and adversarial sequences, on all positions of an array that starts with zeros."""
@@ -184,6 +186,7 @@ def test_float_chains(target: FixedMemory, options: dict[str, Any]) -> None:
     assert np.abs(reference.forward(built.network, tokens[:4]) - fast.forward(built.network, tokens[:4])).max() <= options["error"]
 
 
+@pytest.mark.deep(keep="minimal-lags2-float64-0.001")
 @pytest.mark.parametrize(
     "kind,lags,dtype,error",
     [("balanced", (5,), "float32", 1e-2), ("balanced", (4,), "float64", 1e-8), ("minimal", (2, 5), "float64", 1e-3)],
@@ -222,6 +225,7 @@ def test_a_fast_head_replaces_the_residual() -> None:
     assert quick < slow and abs(plain_quick - plain) < 1e-3
 
 
+@pytest.mark.deep
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.integers(1, 4))
 @settings(max_examples=examples(15), deadline=None)
 def test_runs_of_arbitrary_chains_stay_within_the_analysis(seed: int, dtype: str, layers: int) -> None:
@@ -268,6 +272,7 @@ ALPHABETS: list[tuple[FixedMemory, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("target,options", ALPHABETS, ids=lambda v: str(v)[:60])
 def test_restored_chains_are_exact(target: FixedMemory, options: dict[str, Any]) -> None:
     built = build(target, **options)
@@ -291,6 +296,7 @@ def test_one_layer_is_a_chain_too(alphabet: tuple[fmpq, ...] | None) -> None:
     assert build(target if alphabet is None else FixedMemory((2,)), dtype="exact", heads=1).shifts == (1, 1)
 
 
+@pytest.mark.deep
 def test_values_between_layers_stay_within_the_margins() -> None:
     """The carrier of every layer of a real run, against error and room."""
     target = FixedMemory((12,), alphabet=(-1, 0, 1))
@@ -310,6 +316,7 @@ def test_values_between_layers_stay_within_the_margins() -> None:
     assert 0 < worst <= max(group["error"] for group in digital["restored"])
 
 
+@pytest.mark.deep
 def test_lag_forty_in_float32() -> None:
     """Far beyond one layer's horizon: certified to 1e-2, and not exceeded by random, periodic or searched sequences."""
     target = FixedMemory((40,))
@@ -329,6 +336,7 @@ def test_lag_forty_in_float32() -> None:
     assert 0.2 * certificate.certified < max(worst, last.max()) <= certificate.certified
 
 
+@pytest.mark.deep
 def test_lag_one_thousand_exactly() -> None:
     target = FixedMemory((1000,), alphabet=LETTERS)
     built = build(target, bank="balanced", dtype="float32")
@@ -434,6 +442,7 @@ def test_sabotaged_linear_chains(name: str) -> None:
     assert caught(edited(built.network, *LINEAR_SABOTAGE[name]), built.target, False)
 
 
+@pytest.mark.deep(only="a head's weight")
 @pytest.mark.parametrize("name", RESTORED_SABOTAGE)
 def test_sabotaged_restored_chains(name: str) -> None:
     built = small(True)
@@ -515,6 +524,7 @@ def test_embeddings_do_not_mix_coordinates() -> None:
         verify(replace(built.network, embedding=embedding), built.target, "minimal", "spline")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "letters,dtype,bank",
     [((fmpq(-1, 2), fmpq(1, 4), fmpq(1)), "float64", "minimal"), ((fmpq(-1), fmpq(-1, 2), fmpq(1, 16)), "float32", "balanced")],
@@ -524,6 +534,7 @@ def test_planned_restorations_are_certified(letters: tuple[fmpq, ...], dtype: st
     assert verify(built.network, built.target, bank, "spline").verdict is Verdict.HOLDS
 
 
+@pytest.mark.deep(only="True")
 @pytest.mark.parametrize("restored", [False, True])
 def test_swapped_and_missing_layers(restored: bool) -> None:
     built = small(restored)

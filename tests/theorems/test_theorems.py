@@ -50,6 +50,7 @@ def test_every_theorem_that_builds_networks_has_cases() -> None:
     assert {"thm-3.1", "thm-4.1", "prop-4.3", "thm-4.4", "prop-4.5", "thm-5.1", "shift-chain", "jl-4.2"} <= {t.id for t in BUILT}
 
 
+@pytest.mark.deep(only="jl-4.2-1")
 @pytest.mark.parametrize(("theorem", "case"), CASES, ids=_name)
 def test_cases_are_bounded_built_certified_and_sabotaged(theorem: Theorem, case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
     target = target_from_dict(case.target, "case")

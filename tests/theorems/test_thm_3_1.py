@@ -77,6 +77,7 @@ def test_lags_share_the_minimal_bank(rpe: str) -> None:
     assert certificate.verdict is Verdict.HOLDS and certificate.witness >= 0.99 * certificate.certified
 
 
+@pytest.mark.deep(keep=("lin-paper-16-64", "lin-tuned-1-64", "lin-tuned-16-64", "lin-tuned-4-64", "log-paper-16-64", "log-tuned-1-64"))
 @pytest.mark.parametrize("heads", [64, 256, 1024])
 @pytest.mark.parametrize("lag", [1, 4, 16])
 @pytest.mark.parametrize("bank", ["paper", "tuned"])
@@ -109,6 +110,7 @@ def test_published_ell_one_error() -> None:
     assert better.bank == "minimal" and followed.verdict is Verdict.HOLDS and not followed.bound_vacuous and not followed.remedies
 
 
+@pytest.mark.deep(only=("paper-log-False", "paper-log-True"))
 @pytest.mark.parametrize("share", [False, True])
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("bank", ["paper", "tuned"])
@@ -148,6 +150,7 @@ def problems(draw: st.DrawFn, family: str) -> tuple[FixedMemory, dict[str, Any]]
     return FixedMemory(lags, dim, formula), options
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("family", ["exact", "float", "interpolation"])
 @given(data=st.data())
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))

@@ -141,6 +141,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.deep(only=("log-dp-nested-{'bank': 'paper', 'heads': 96}", "log-dp-prop_4_2-{'bank': 'paper', 'heads': 32}"))
 @pytest.mark.parametrize("name,options", OPTIONS, ids=str)
 @pytest.mark.parametrize("rpe,attention", [("lin", "tmx"), ("log", "dp")])
 def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -> None:
@@ -160,6 +161,7 @@ def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -
     assert np.abs(run(built.network, tokens) - wanted)[inside].max() <= certificate.certified + 1e-12
 
 
+@pytest.mark.deep
 def test_sampled_read_outs() -> None:
     built = build(target({"m": "2 + x0"}, readout="x0*m/8"), ffn="barron", error=1.5)
     certificate = certify(built)
@@ -208,6 +210,7 @@ def python_value(rules: list[Rule], sequence: list[int], t: int) -> tuple[int, i
     return sum(known[rule.name] for rule in rules), max(levels.values())
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(20), deadline=None)
 @given(dependency_graphs(), st.sampled_from(["lin", "log"]), st.sampled_from(["dp", "tmx"]), st.integers(0, 99))
 def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any, attention: str, seed: int) -> None:
@@ -226,6 +229,7 @@ def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any,
             assert abs(output[row, t] - found[0]) <= certificate.certified + 1e-12
 
 
+@pytest.mark.deep
 def test_tmx_and_dot_products_agree() -> None:
     for name, rpe in itertools.product(("nested", "content_and_pointer"), ("lin", "log")):
         chosen = example(name)
@@ -253,6 +257,7 @@ def test_the_rounding_threshold_is_visible() -> None:
     assert all(4 < row["width_used"] < row["width_theorem"] for row in found.details["memories"])
 
 
+@pytest.mark.deep
 def test_the_theorems_width_is_enough_for_nested_lags() -> None:
     """The theorem's width counts the noise of the parents: box and margin are what their errors leave."""
     chosen = example("nested_twice")
@@ -274,6 +279,7 @@ FLOATS = [("nested", "log", "tmx", "float32", 0.2), ("nested", "lin", "dp", "flo
           ("content_and_pointer", "log", "tmx", "float64", 0.2)]  # fmt: skip
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name,rpe,attention,dtype,error", FLOATS)
 def test_float_networks(name: str, rpe: Any, attention: str, dtype: str, error: float) -> None:
     """Certified after rounding, with every rounding of the fast pass; the reference pass agrees."""
@@ -332,6 +338,7 @@ def tampered(array: np.ndarray, index: tuple[int, ...], change: fmpq) -> np.ndar
     return copy
 
 
+@pytest.mark.deep(only=("log-dp-relu", "log-tmx-ideal", "log-tmx-relu"))
 @pytest.mark.parametrize("rounding", ["ideal", "relu"])
 @pytest.mark.parametrize("rpe,attention", [("lin", "dp"), ("log", "dp"), ("log", "tmx")])
 def test_sabotage(rpe: Any, attention: str, rounding: str) -> None:
@@ -480,6 +487,7 @@ def test_slots_show_the_mechanism() -> None:
     assert np.abs(second[..., slots.block(1)[0]] - m1)[inside].max() < 1e-2
 
 
+@pytest.mark.deep
 def test_executors_agree_on_exact_weights_in_float64() -> None:
     for name, rpe, attention in (("nested", "lin", "dp"), ("nested", "log", "tmx"), ("nested", "log", "dp")):
         chosen = example(name)
@@ -491,6 +499,7 @@ def test_executors_agree_on_exact_weights_in_float64() -> None:
             assert np.abs(forward(floats, tokens) - exact)[:, 5:].max() < 1e-8
 
 
+@pytest.mark.deep(only="log")
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_sabotage_of_float_networks(rpe: Any) -> None:
     """What exact arithmetic cannot see: cancelling values, heads that are off but overflow, scales moved from W_O to W_V."""
@@ -530,6 +539,7 @@ def test_a_float_network_is_not_certified_for_tokens_that_its_type_cannot_hold()
         verify(network, target({"m": ([1, 2], "x0")}, [[1], ["1/3"]]), "minimal", "spline")
 
 
+@pytest.mark.deep
 def test_banks_of_one_layer_reach_differently_far() -> None:
     """A lag of 1 allows exponents whose factors overflow at lag 2: they must not limit the memory beside it."""
     chosen = target({"a": "1", "b": ([1, 2], "x0")}, readout="a/4 + b/4")
