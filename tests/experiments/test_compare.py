@@ -53,21 +53,40 @@ def trained(path: Path, shape: learning.Shape, target: Any = LAG_2, named: bool 
     return network
 
 
+MADE: dict[str, tuple[object, ...] | learning.Shape] = {
+    "float": ("fixed", "--lags", 2, "--bank", "minimal", "--dtype", "float32", "--error", 0.05),
+    "exact": ("fixed", "--lags", 2, "--error", 1e-3),
+    "other": ("fixed", "--lags", 3, "--error", 0.1),
+    "plane": ("fixed", "--lags", 2, "--dim", 2, "--error", 0.1),
+    "nested": ("adaptive", "--target", EXAMPLES / "nested.toml"),
+    "coupling": ("coupling", "--rho", "u*v/2", "--length", 6, "--error", 0.2),
+    "linear": learning.Shape(heads=3, readout="affine"),
+    "deep": learning.Shape(heads=2, width=4, layers=2, model_dim=3, attention="dp", window="finite", rpe="log"),
+    "table": learning.Shape(heads=2, model_dim=3, rpe="table", reach=5, readout="affine"),
+}
+"""What is built, or trained, for the comparisons."""
+
+
+class Places(dict[str, Path]):
+    """Bundles by name, each made when it is asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+
+    def __missing__(self, name: str) -> Path:
+        self[name] = place = self.root / name
+        made = MADE[name]
+        if isinstance(made, learning.Shape):
+            trained(place, made, named=name != "table")
+        else:
+            build("build", *made, "--out", place, "--json")
+        return place
+
+
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    root = tmp_path_factory.mktemp("compared")
-    names = ("float", "exact", "linear", "deep", "table", "nested", "coupling", "other", "plane")
-    places = {name: root / name for name in names}
-    build("build", "fixed", "--lags", 2, "--bank", "minimal", "--dtype", "float32", "--error", 0.05, "--out", places["float"], "--json")
-    build("build", "fixed", "--lags", 2, "--error", 1e-3, "--out", places["exact"], "--json")
-    build("build", "fixed", "--lags", 3, "--error", 0.1, "--out", places["other"], "--json")
-    build("build", "fixed", "--lags", 2, "--dim", 2, "--error", 0.1, "--out", places["plane"], "--json")
-    build("build", "adaptive", "--target", EXAMPLES / "nested.toml", "--out", places["nested"], "--json")
-    build("build", "coupling", "--rho", "u*v/2", "--length", 6, "--error", 0.2, "--out", places["coupling"], "--json")
-    trained(places["linear"], learning.Shape(heads=3, readout="affine"))
-    trained(places["deep"], learning.Shape(heads=2, width=4, layers=2, model_dim=3, attention="dp", window="finite", rpe="log"))
-    trained(places["table"], learning.Shape(heads=2, model_dim=3, rpe="table", reach=5, readout="affine"), named=False)
-    return places
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    return Places(tmp_path_factory.mktemp("compared"))
 
 
 def bundle(path: Path) -> Bundle:

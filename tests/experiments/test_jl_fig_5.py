@@ -34,6 +34,7 @@ def test_means_stay_below_the_repaired_bound(result: dict[str, Any]) -> None:
     assert all(0 < row["l1"] <= row["l1_bound"] for row in result["rows"])
 
 
+@pytest.mark.deep
 def test_which_exponents_are_refuted(result: dict[str, Any]) -> None:
     """At α = 1 the printed exponent is too large; with s = t even α − 1/2 is, without it that one holds."""
     whole, apart = (_slope(result, 1.0, 256, norm) for norm in ("L1", "L1 without s = t"))

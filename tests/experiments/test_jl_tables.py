@@ -86,6 +86,7 @@ def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlE
         assert built["mse"] < 1e-3 * errors(experiment)[RNN, "original"]
 
 
+@pytest.mark.deep
 def test_table_3_has_ratios_of_order_one_early_in_training(third: JlExperiment) -> None:
     assert all(1 / 10 < r.ratio < 10 for r in third.ratios if r.model == TRANSFORMER)
     assert {row.model for row in third.rows} == {RNN, PLAIN, STOPPED, TRANSFORMER}
@@ -116,6 +117,7 @@ def test_sentences_follow_the_numbers() -> None:
     assert not Ratio(TRANSFORMER, "mixed", 0.9, 11.0).agrees and not any(Ratio(RNN, "mixed (positive)", r, 1.5).agrees for r in (0.3, 3.1))
 
 
+@pytest.mark.deep
 def test_the_command_prints_json(run: Callable[..., Any], second: JlExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[JlProtocol] = []
     monkeypatch.setattr(jl_tables, "table_2", lambda protocol, report: asked.append(protocol) or second)
@@ -130,6 +132,7 @@ def test_the_command_prints_json(run: Callable[..., Any], second: JlExperiment, 
     assert run("experiment", "jl-table-2", "--full", "--json").code == 0 and asked[1] == jl_tables.FULL
 
 
+@pytest.mark.deep
 def test_the_report_shows_every_row(third: JlExperiment, capsys: pytest.CaptureFixture[str]) -> None:
     show_jl_table(third.as_dict())
     shown = capsys.readouterr().out

@@ -162,7 +162,7 @@ TRIED: dict[str, tuple[Target, Options, Options]] = {
 }
 
 
-@pytest.mark.deep(only="tmx")
+@pytest.mark.deep(only=("tmx", "the rank it takes"))
 @pytest.mark.parametrize("case", TRIED)
 def test_ways_out_are_tried_and_come_first(case: str) -> None:
     target, options, first = TRIED[case]
