@@ -20,6 +20,7 @@ def test_variation_is_a_tight_enclosure(n: int) -> None:
     assert upper(variation(n)) / lower(variation(n)) < 1 + 1e-12
 
 
+@pytest.mark.deep(only=("2", "3"))
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_variation_against_quadrature(n: int) -> None:
     """∫|Ψ^(n+1)| by mpmath's own differentiation and quadrature on many panels: a lower-accuracy, independent oracle."""

@@ -169,6 +169,7 @@ def distance() -> Pod:
     return pod(parse_coupling("abs(u-v)"))
 
 
+@pytest.mark.deep
 def test_distance_has_its_known_spectrum(distance: Pod) -> None:
     wanted = distance_spectrum(40)
     assert len(distance.values) >= 15 and distance.error < 1e-3 and distance.rank is None

@@ -30,7 +30,7 @@ def test_both_sides_meet(rpe: str, bits: int, lags: tuple[int, ...]) -> None:
             assert float(best_pi_bound(lag, unit)[0]) <= pair.lower * 1.01 and nearest(hand_bound(lag, unit)) <= pair.lower
 
 
-@pytest.mark.deep(keep="lin-float32-4")
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe,dtype,lag", [("lin", "float32", 2), ("lin", "float32", 4), ("log", "float32", 3), ("lin", "float64", 6)])
 def test_rounded_banks_stay_within_three_times_the_budget(rpe: str, dtype: str, lag: int) -> None:
     """Weights rounded to the type, decays stored exactly in it: the worst case over all inputs is the exact ℓ¹ norm."""

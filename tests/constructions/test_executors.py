@@ -54,7 +54,7 @@ def test_passes_agree_on_biases_per_distance(kind: str, window: str, reach: int)
         assert np.abs(fast.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
-@pytest.mark.deep(keep=("0-finite-table", "3-finite-table"))
+@pytest.mark.deep(keep="3-finite-table")
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("first", [0, 3])
@@ -102,7 +102,7 @@ def test_log_hurwitz_and_its_derivative() -> None:
     np.testing.assert_allclose(gradients.ravel(), slopes, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.deep(keep="finite-table-dp")
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "kind"), [(r, k) for r in ("lin", "log") for k in ("dp-free", "dp", "tmx")] + [("table", "dp")])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_every_weight_has_a_finite_derivative(rpe: str, kind: str, window: str) -> None:

@@ -304,7 +304,7 @@ def test_the_witness_is_no_smaller_than_what_was_sampled(
     layer, theorem = dp_free.layer_error, compare.verify_bundle
     monkeypatch.setattr(dp_free, "layer_error", lambda *a, **options: witnessless(layer(*a, **options)))
     monkeypatch.setattr(compare, "verify_bundle", lambda found: witnessless(theorem(found)))
-    path, arguments = places.get(name, tmp_path / "net"), ["--sequences", 12]
+    path, arguments = places[name] if name in MADE else tmp_path / "net", ["--sequences", 12]
     if name.endswith("chain"):
         dtype = "exact" if name == "chain" else "float64"
         built = chain.build(FixedMemory((4,), 1, "x0 + m1/2"), error=0.1, depth=2, dtype=dtype)

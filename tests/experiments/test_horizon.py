@@ -51,7 +51,7 @@ def test_the_response_is_what_the_network_answers(rpe: str, layers: int) -> None
     np.testing.assert_allclose(respond(bare, 24), kernel, atol=1e-6)
 
 
-@pytest.mark.deep(only="log")
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(horizon, "PLANS", (("square", 1e-1), ("worst", 1e-1)))

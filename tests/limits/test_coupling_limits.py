@@ -40,6 +40,7 @@ def test_brownian_coupling() -> None:
         assert 0 < row["lower"] <= row["upper"] <= row["plain_upper"]
 
 
+@pytest.mark.deep
 def test_complexities() -> None:
     """Given bases: ‖φ‖ = √2, ‖φ_k''‖ = √2 (2πk)², C_1 = 1 at the true exponent."""
     found = complexities(_target(sigma="k**-0.8", rank=6, F="3*y"), 2, 0.8)

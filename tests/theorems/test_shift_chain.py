@@ -203,6 +203,7 @@ def test_plans_cost_what_is_certified(kind: str, lags: tuple[int, ...], dtype: s
     assert len(built.shifts) * certificate.sizes["heads"] >= lags[-1]
 
 
+@pytest.mark.deep
 def test_more_heads_make_fewer_layers() -> None:
     """Balanced against minimal banks on one target, and a cap on the heads."""
     target = FixedMemory((6,))
