@@ -1,6 +1,8 @@
 """Networks side by side: every number against an independent computation, equal for equal seeds, contradictions found."""
 
+import contextlib
 import copy
+import io
 import itertools
 import math
 from dataclasses import replace
@@ -41,7 +43,8 @@ COUPLING = {"kind": "coupling", "length": 7, "rho": "u*v"}
 
 
 def build(*arguments: object) -> None:
-    cli.cli([str(a) for a in arguments], standalone_mode=False)
+    with contextlib.redirect_stdout(io.StringIO()):  # bundles are made in the middle of tests that read what commands print
+        cli.cli([str(a) for a in arguments], standalone_mode=False)
 
 
 def trained(path: Path, shape: learning.Shape, target: Any = LAG_2, named: bool = True) -> Transformer:
