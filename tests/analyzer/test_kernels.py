@@ -11,7 +11,6 @@ from analyzer.numbers.exact import lower, upper, working_precision
 from tests.depth import examples
 
 
-@pytest.mark.deep
 @given(st.lists(st.tuples(st.integers(1, 95), st.integers(-50, 50)), min_size=1, max_size=5, unique_by=lambda t: t[0]), st.integers(0, 9))
 @settings(max_examples=examples(60), deadline=None)
 def test_exponential_sums_against_brute_force(heads: list[tuple[int, int]], lag: int) -> None:

@@ -16,7 +16,6 @@ from tests.depth import examples
 rationals = st.fractions(-3, 3, max_denominator=16).map(lambda q: fmpq(q.numerator, q.denominator))
 
 
-@pytest.mark.deep
 @settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(st.tuples(rationals, rationals, rationals), min_size=0, max_size=8), slope=rationals, offset=rationals)
 def test_neurons_are_evaluated_exactly(rows: list[tuple[fmpq, fmpq, fmpq]], slope: fmpq, offset: fmpq) -> None:

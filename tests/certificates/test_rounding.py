@@ -38,7 +38,6 @@ def exact_output(network: Transformer, tokens: np.ndarray) -> arb:
     return output
 
 
-@pytest.mark.deep
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["lin", "log"]), st.sampled_from(["float32", "float64"]))
 @settings(max_examples=examples(30), deadline=None)
 def test_real_runs_stay_within_the_analysis(seed: int, rpe: str, dtype: str) -> None:
@@ -126,7 +125,6 @@ def test_sums_in_any_order(seed: int) -> None:
     assert abs(arb(rational(float(total)) - exact)) <= bound.error.upper()
 
 
-@pytest.mark.deep
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.02, 4.0))
 def test_scans_that_start_from_a_constant_past(seed: int, decay: float) -> None:

@@ -23,7 +23,7 @@ from tests.conftest import random_network
 MIXED = ["lin", "log", "lin", "log", "log"]
 
 
-@pytest.mark.deep
+@pytest.mark.deep(keep="dp-free-finite")
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("kind", ["dp-free", "dp", "nf", "tmx"])
 def test_passes_agree_on_deep_mixed_networks(kind: str, window: str) -> None:

@@ -226,7 +226,6 @@ def test_a_fast_head_replaces_the_residual() -> None:
     assert quick < slow and abs(plain_quick - plain) < 1e-3
 
 
-@pytest.mark.deep
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.integers(1, 4))
 @settings(max_examples=examples(15), deadline=None)
 def test_runs_of_arbitrary_chains_stay_within_the_analysis(seed: int, dtype: str, layers: int) -> None:

@@ -150,7 +150,7 @@ def problems(draw: st.DrawFn, family: str) -> tuple[FixedMemory, dict[str, Any]]
     return FixedMemory(lags, dim, formula), options
 
 
-@pytest.mark.deep
+@pytest.mark.deep(only="interpolation")
 @pytest.mark.parametrize("family", ["exact", "float", "interpolation"])
 @given(data=st.data())
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))

@@ -112,7 +112,7 @@ def test_every_adaptive_example_is_in_the_gallery() -> None:
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("name", sorted(GALLERY))
 def test_gallery(name, rpe, attention) -> None:  # type: ignore[no-untyped-def]
-    """Every gallery target holds on exact arithmetic, and its network reproduces it on 1,000 random sequences of length 200."""
+    """Every gallery target holds on exact arithmetic, and its network reproduces it on random sequences of length 200."""
     chosen = example(name)
     start = time.perf_counter()
     built = build(chosen, rpe=rpe, attention=attention, error=1e-2)
@@ -122,7 +122,7 @@ def test_gallery(name, rpe, attention) -> None:  # type: ignore[no-untyped-def]
     assert certificate.witness <= certificate.certified <= certificate.bound and certificate.certified <= 1e-2
     assert certificate.witness >= 0.9 * certificate.certified
     assert certificate.sizes["layers"] == LAYERS[name] == chosen.depth + 1
-    tokens = random_tokens(chosen, 1000, 200)
+    tokens = random_tokens(chosen, examples(1000), 200)
     wanted, inside = GALLERY[name](tokens)
     difference = np.abs(run(built.network, tokens) - wanted)
     assert inside[:, 20:].all()
@@ -210,7 +210,6 @@ def python_value(rules: list[Rule], sequence: list[int], t: int) -> tuple[int, i
     return sum(known[rule.name] for rule in rules), max(levels.values())
 
 
-@pytest.mark.deep
 @settings(max_examples=examples(20), deadline=None)
 @given(dependency_graphs(), st.sampled_from(["lin", "log"]), st.sampled_from(["dp", "tmx"]), st.integers(0, 99))
 def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any, attention: str, seed: int) -> None:
