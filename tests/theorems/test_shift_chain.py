@@ -44,6 +44,7 @@ from tests.depth import examples
 from tests.theorems.test_thm_3_1 import chain_holds, wanted
 from verify.chain.certificate import Certificate, StrangeWeights, Verdict
 from verify.theorems.shift_chain import verify
+from verify.theorems.shift_chain.deliveries import embedded
 
 LETTERS = (fmpq(-1), fmpq(1))
 
@@ -457,6 +458,14 @@ def test_digits_that_may_overflow_what_reads_them_are_refused() -> None:
     large.layers[0].feedforward.bias[7] *= 2.0**60
     with pytest.raises(StrangeWeights, match="digit"):
         verify(large, small(True).target, "minimal", "spline")
+
+
+def test_tokens_that_are_flushed_are_counted() -> None:
+    """The executor may flush a subnormal token to zero: the source of the first layer is off by that much, and not by nothing."""
+    chain = small(False)
+    moved = embedded(chain.network, Layout(chain.target), arb(1)).moved
+    assert 2.0**-1022 <= float(moved) < 1e-300
+    assert embedded(chain.network.map(to_exact), Layout(chain.target), arb(1)).moved == 0
 
 
 def with_neurons(network: Transformer, layer: int, *neurons: tuple[dict[int, float], float, dict[int, float]]) -> Transformer:

@@ -124,9 +124,13 @@ def _worst(deliveries: Sequence[Delivery]) -> Delivery:
 
 
 def embedded(network: Transformer, layout: Layout, size: arb) -> Given:
-    """What the first layer finds, for tokens of the given size: the embedding and its rounding."""
+    """What the first layer finds, for tokens of the given size: the embedding and its rounding.
+
+    The source holds the token itself; what may move it is that subnormal tokens are flushed to zero.
+    """
     embedding = to_exact(network.embedding)
     if network.dtype == "exact":
         return Given(embedding, None)
     arithmetic, tokens = Arithmetic(network.dtype, HEADROOM), [Rounded(size, arb(0))] * layout.dim
-    return Given(embedding, {row: arithmetic.dot(list(weights), tokens).error for row, weights in enumerate(embedding)})
+    noise = {row: arithmetic.dot(list(weights), tokens).error for row, weights in enumerate(embedding)}
+    return Given(embedding, noise, moved=maximum([noise[row] for row in layout.source]))
