@@ -166,14 +166,14 @@ class FixedBound(Options):
     rpe: Rpe = option("lin", _RPE)
     bank: Literal["paper", "tuned"] = option("tuned", _TUNING, spelt=("tuning",))
     heads: int | None = option(None, "heads in all", least=1, most=MAX_BOUND_HEADS)
-    error: float | None = option(None, _SOLVED, least=LEAST_ERROR)
+    error: float | None = option(None, _SOLVED, least=LEAST_ERROR, shown=_UNLESS_HEADS)
     solve: Literal["heads", "width"] | None = option(None, "which size to solve for, given an error", shown="heads")
     rate: int | Literal["best"] = option("best", "the rate n of C(n)/H^n", least=1, most=999)
     share: bool = option(False, "every lag uses all heads")
     ffn: ReadOutBy = option("spline", _FFN)
 
     def check(self) -> None:
-        check_sizes_given(self.heads, self.error, self.solve)
+        object.__setattr__(self, "error", sizes_given(self.heads, self.error, self.solve))
 
 
 @dataclass(frozen=True)
@@ -190,13 +190,13 @@ class AdaptiveBound(Options):
     chain: int | None = option(None, "thm-4.4 with lags: how many memories form the chain; the rest is parallel", least=0, shown="all")
     bank: Literal["paper", "tuned"] = option("tuned", _TUNING, spelt=("tuning",))
     heads: int | None = option(None, "heads in every layer", least=1, most=MAX_BOUND_HEADS)
-    error: float | None = option(None, _SOLVED, least=LEAST_ERROR)
+    error: float | None = option(None, _SOLVED, least=LEAST_ERROR, shown=_UNLESS_HEADS)
     solve: Literal["heads", "width"] | None = option(None, "which size to solve for, given an error", shown="heads")
     rate: int | Literal["best"] = option("best", "the rate n of C(n)/H^n", least=1, most=999)
     ffn: ReadOutBy = option("spline", _FFN)
 
     def check(self) -> None:
-        check_sizes_given(self.heads, self.error, self.solve)
+        object.__setattr__(self, "error", sizes_given(self.heads, self.error, self.solve))
 
 
 @dataclass(frozen=True)
@@ -211,12 +211,12 @@ class KernelBound(Options):
     rpe: Rpe = option("lin", _RPE)
     bank: Literal["paper", "tuned"] = option("tuned", _TUNING, spelt=("tuning",))
     heads: int | None = option(None, "heads in all", least=1, most=MAX_BOUND_HEADS)
-    error: float | None = option(None, _SOLVED, least=LEAST_ERROR)
+    error: float | None = option(None, _SOLVED, least=LEAST_ERROR, shown=_UNLESS_HEADS)
     solve: Literal["heads"] | None = option(None, "which size to solve for, given an error", shown="heads")
     rate: int | Literal["best"] = option("best", "the rate n of C(n)/H^n", least=1, most=999)
 
     def check(self) -> None:
-        check_sizes_given(self.heads, self.error, self.solve)
+        object.__setattr__(self, "error", sizes_given(self.heads, self.error, self.solve))
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,9 @@ class CouplingBound(Options):
     """
 
     rank: int | None = option(None, "m_h, the query and key coordinates", least=1, most=4096)
-    error: float | None = option(None, "solve for the fewest coordinates that reach this error", least=LEAST_ERROR)
+    error: float | None = option(
+        None, "solve for the fewest coordinates that reach this error", least=LEAST_ERROR, shown="0.01 unless rank is given"
+    )
     solve: Literal["rank"] | None = option(None, "which size to solve for, given an error", shown="rank")
     knots: int | None = option(None, "pieces of the splines", least=1, most=1 << 20, shown="the fewest for the error, or for 0.01")
 
@@ -237,16 +239,15 @@ class CouplingBound(Options):
         if self.solve is not None and self.error is None:
             raise InputError("solve=rank needs an error")
         if self.rank is None and self.error is None:
-            raise InputError("give a rank, or an error to solve for it")
+            object.__setattr__(self, "error", DEFAULT_ERROR)
         if self.rank is not None and self.solve is not None:
             raise InputError("give either a rank, or solve=rank with an error")
 
 
-def check_sizes_given(heads: int | None, error: float | None, solve: str | None) -> None:
-    """Exactly one of heads and an error to solve for."""
+def sizes_given(heads: int | None, error: float | None, solve: str | None) -> float | None:
+    """The error to solve for: the one that is given, none if heads are, and what networks are built for if neither is."""
     if solve is not None and error is None:
         raise InputError(f"solve={solve} needs an error")
-    if heads is None and error is None:
-        raise InputError("give either heads, or an error to solve for them")
     if heads is not None and (error is not None or solve is not None):
         raise InputError("give either heads, or an error to solve for them, not both")
+    return DEFAULT_ERROR if heads is None and error is None else error

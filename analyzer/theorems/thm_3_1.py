@@ -229,6 +229,7 @@ def bound(target: FixedMemory, options: FixedBound) -> Bound:
 
 def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | None) -> Choices:
     """The heads that each choice of constants needs for an error, or the error it promises at given heads, and the lag law."""
+    error = DEFAULT_ERROR if heads is None and error is None else error
     rows = []
     for bank in ("paper", "tuned"):
         found = bound(target, FixedBound(rpe=rpe, bank=bank, heads=heads, error=error))

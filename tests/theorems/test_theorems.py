@@ -5,6 +5,8 @@ A new theorem needs no row here: its `THEOREM` carries its cases, and this file 
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -107,3 +109,20 @@ def test_pages_have_hypotheses_statement_and_proof(name: str) -> None:
     assert re.search(r"^(\*?Proof|Proof of [^.]*)\b.*\.", THEOREMS[name].page, re.MULTILINE)
     if name.startswith(("thm-", "prop-", "jl-")):
         assert parts["Repaired"]
+
+
+@pytest.mark.parametrize(
+    "command,size",
+    [
+        ("bound thm-3.1 --lags 4", "heads"),
+        ("bound thm-4.4 --lags 2,4", "heads"),
+        ("bound thm-5.1 --kernel exp(-s)", "heads"),
+        ("bound thm-5.1 --rpe log --kernel (s+1)**-2.5", "heads"),
+        ("bound jl-4.2 --rho u*v/2 --length 6", "rank"),
+    ],
+)
+def test_sizes_that_are_left_out_are_solved_for_the_error_of_a_build(command: str, size: str, run: Callable[..., Any]) -> None:
+    found, asked = run(*command.split(), "--json"), run(*command.split(), "--error", "0.01", "--json")
+    assert found.code == 0, found.err
+    assert found.json == asked.json and found.json[size] >= 1
+    assert found.json.get("attention", found.json.get("total", 0)) <= 0.01
