@@ -2,14 +2,11 @@
 
 Setting. Tokens in [−1, 1], target y_t = f(x_t, x_{t−1}); one dp-free layer with one lin head of decay p, z = e^{−p}.
 
-Statement. With residual weight −1/z and value weight 1/(z(1−z)) the memory errs by exactly e = z/(1−z) at worst, and the network by at most
-E_FFN + Lip(f) e. No head does without an error: e > 0.
+Statement. With residual weight −1/z and value weight 1/(z(1−z)) the memory errs by e = z/(1−z), the network by at most E_FFN + Lip(f) e.
 
 Proof. The head's kernel is 0 at s = 0, 1 at s = 1 and z^{s−1} after it, and e = Σ_{s≥2} z^{s−1}; the read-out adds up as in thm-3.1. ∎
 
-Construction. p = ⌈log(1 + 2 Lip(f)/error)⌉ makes z/(1−z) ≤ error/(2 Lip f); the certificate is that of every dp-free layer.
-
-References. The case T = 1 of the minimal banks of lemmaformer's thm-3.1.
+Construction. p = ⌈log(1 + 2 Lip(f)/error)⌉ makes z/(1−z) ≤ error/(2 Lip f); it is the minimal bank of thm-3.1 for T = 1.
 """
 
 from dataclasses import dataclass, replace
