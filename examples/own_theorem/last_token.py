@@ -6,7 +6,8 @@ Statement. With residual weight −1/z and value weight 1/(z(1−z)) the memory 
 
 Proof. The head's kernel is 0 at s = 0, 1 at s = 1 and z^{s−1} after it, and e = Σ_{s≥2} z^{s−1}; the read-out adds up as in thm-3.1. ∎
 
-Construction. p = ⌈log(1 + 2 Lip(f)/error)⌉ makes z/(1−z) ≤ error/(2 Lip f); it is the minimal bank of thm-3.1 for T = 1.
+Construction. p = ⌈log(1 + 2 Lip(f)/error)⌉ makes z/(1−z) ≤ error/(2 Lip f); the certificate is that of every dp-free layer.
+References. The case T = 1 of the minimal banks of lemmaformer's thm-3.1.
 """
 
 from dataclasses import dataclass, replace
