@@ -1,5 +1,6 @@
 """Two executors: the reference pass (O(N²)) and the fast one agree; exact networks agree with both; cost is linear."""
 
+import math
 import time
 
 import jax
@@ -164,17 +165,15 @@ def test_exact_networks_agree_with_float64(rpe: str) -> None:
 def test_cost_is_linear(rpe: str) -> None:
     network = random_network(np.random.default_rng(0), [rpe] * 16, width=2, dim=1)
 
-    def seconds(length: int) -> float:
-        tokens = np.random.default_rng(1).uniform(-1, 1, (length, 1))
-        fast.forward(network, tokens)
-        times = []
-        for _ in range(7):
+    inputs = [np.random.default_rng(1).uniform(-1, 1, (length, 1)) for length in (2**16, 2**17)]
+    least = [math.inf, math.inf]
+    for attempt in range(12):  # lengths alternate, so that other work on the machine slows both; the first attempt compiles
+        for index, tokens in enumerate(inputs):
             start = time.perf_counter()
             fast.forward(network, tokens)
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    assert any(seconds(2**17) < 2.4 * seconds(2**16) for _ in range(3)), "no try of three"  # other work on the machine slows single tries
+            if attempt:
+                least[index] = min(least[index], time.perf_counter() - start)
+    assert least[1] < 2.4 * least[0]
 
 
 @pytest.mark.parametrize("tokens", [np.full((4, 1), np.nan), np.ones((4, 2)), np.ones(4), np.zeros((0, 1)), 2 * np.ones((4, 1))])
