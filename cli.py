@@ -1,7 +1,7 @@
 """The command line of lemmaformer: its groups, and `main`.
 
 Commands live in `lemmaformer.commands` and are loaded when they are called, so that help answers at once. Exit codes: 0 done and holds,
-1 a claim is violated, 2 bad input (one line on stderr).
+1 a claim is violated, 2 bad input (one line on stderr), 3 undecided.
 """
 
 import sys
@@ -16,14 +16,20 @@ COMMANDS = {
     "theorems": ("theorems:theorems", "Every theorem and limit: statement, proof."),
     "bound": ("theorems:bound", "What a theorem promises at given sizes."),
     "build": ("build:build", "The network of a theorem's proof, certified."),
+    "plan": ("plan:plan", "Depth against width: every theorem that applies."),
     "verify": ("networks:verify", "Certify a bundle from its weights alone."),
     "run": ("networks:run", "Evaluate a network on an array of tokens."),
     "break": ("networks:break_command", "Change a weight: what does the certificate say?"),
+    "check": ("check:check", "Your own formula: holds, refuted, undecided."),
     "limits": ("limits:limits", "What no network of a class can do."),
     "train": ("networks:train", "Train a network on a target."),
     "import": ("networks:import_command", "Weights that were trained elsewhere."),
     "compare": ("networks:compare", "Constructed and trained networks side by side."),
     "spectrum": ("networks:spectrum", "Singular values of attention logits on data."),
+    "report": ("pages:report", "A page of a network, certificate or comparison."),
+    "explore": ("pages:explore", "A page with sliders: lag, heads, bits, bank."),
+    "export": ("exports:export_command", "A network for PyTorch, ONNX, JAX or numpy."),
+    "sweep": ("sweeps:sweep", "A command over a grid of jobs, resumable."),
     "experiment": ("experiment:experiment", "Published experiments, repeated."),
 }
 """Where a command lives, and what it is in a few words."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Context
 
-OptionValue = str | int | float | bool | tuple[int, ...] | None
+OptionValue = str | int | float | bool | tuple[int, ...] | tuple[float, ...] | None
 """What an option can be set to; None means: leave it out."""
 Remedy = Mapping[str, OptionValue]
 """Options to change, all of them together, and the values that lead on."""

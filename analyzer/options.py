@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from analyzer.errors import InputError, OptionValue
+from analyzer.notebooks import html_of
 from analyzer.ranges import check_range
 
 
@@ -53,6 +54,9 @@ class Options:
 
     def check(self) -> None:
         """What fields ask of each other; an InputError says what does not go together."""
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     @classmethod
     def read(cls, given: Mapping[str, Any], whose: str = "") -> Self:
@@ -98,6 +102,12 @@ def typed_fields(cls: type[Options]) -> tuple[tuple[Field[Any], Any], ...]:
         hints = get_type_hints(cls)
         _FIELDS[cls] = tuple((entry, hints[entry.name]) for entry in fields(cls))
     return _FIELDS[cls]
+
+
+def check_option(cls: type[Options], name: str, value: Any) -> None:
+    """Refuse a value that an option cannot have, whatever the others are."""
+    entry, hint = next(pair for pair in typed_fields(cls) if pair[0].name == name)
+    _checked(entry, hint, value)
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
@@ -155,7 +165,9 @@ def _wanted(parts: tuple[Any, ...]) -> str:
     kinds = {int: "a whole number", float: "a number", bool: "True or False", str: "text", Path: "a path"}
     named = [f"{', '.join(get_args(part))}" for part in parts if get_origin(part) is Literal]
     plain = [kinds[part] for part in parts if part in kinds]
-    several = ["several whole numbers" for part in parts if get_origin(part) is tuple]
+    members = [get_args(part)[0] for part in parts if get_origin(part) is tuple]
+    several = ["several whole numbers" if member is int else "several numbers" for member in members]
+    plain += several if named else []
     return "choose from " + ", ".join(named) + "".join(f", or give {kind}" for kind in plain) if named else "give " + (several or plain)[0]
 
 

@@ -7,7 +7,7 @@
     net.verify()                                # witness ≤ certified ≤ bound
 
 Names are loaded when they are used: importing the package loads neither JAX nor sympy, rich nor matplotlib. May import from
-`verify.experiments`, `verify.report` and what lies below them.
+`lemmaformer.sweeps`, `verify.claims`, `verify.experiments` and what lies below them.
 """
 
 from importlib import import_module
@@ -16,8 +16,27 @@ from typing import TYPE_CHECKING
 from analyzer.notebooks import show_with
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from analyzer.errors import InputError, LemmaformerError, Refusal
-    from analyzer.families import Adaptive, AdaptiveBound, Coupling, CouplingBound, Fixed, FixedBound, Kernel, KernelBound
+    from analyzer.families import (
+        Adaptive,
+        AdaptiveBound,
+        Coupling,
+        CouplingBound,
+        Fixed,
+        FixedBound,
+        Kernel,
+        KernelBound,
+        KerpleBound,
+        LeastSquaresBound,
+        Points,
+        PointsBound,
+        Representation,
+        RepresentationBound,
+        StrideBound,
+        TableBound,
+    )
     from analyzer.options import Options, option
     from analyzer.statements.bounds import Bound, Choices
     from analyzer.statements.registry import THEOREMS as theorems
@@ -25,38 +44,72 @@ if TYPE_CHECKING:
     from analyzer.targets.protocol import Target
     from constructions.theorems.construction import Construction
     from lemmaformer import experiments, limits
-    from lemmaformer.api import adaptive, bound, bounds, build, compare, coupling, fixed, kernel, load_target, train, verify
-    from lemmaformer.files import load
+    from lemmaformer.api import (
+        adaptive,
+        bound,
+        bounds,
+        build,
+        compare,
+        coupling,
+        export,
+        fixed,
+        kernel,
+        load_target,
+        points,
+        sequence,
+        sweep,
+        train,
+        verify,
+    )
+    from lemmaformer.checking import check
+    from lemmaformer.files import load, spectrum
     from lemmaformer.network import Network
-    from lemmaformer.options import Break, Compare, Train
-    from lemmaformer.results import Comparison, Evaluation, Result
-    from verify.chain.certificate import Certificate, Part, Verdict
+    from lemmaformer.options import Break, Check, Compare, Export, Planning, Train, Workers
+    from lemmaformer.outlets.exporting import Exported
+    from lemmaformer.outlets.reporting import explore, report
+    from lemmaformer.planning.planner import plan
+    from lemmaformer.planning.rows import Plan, PlanRow
+    from lemmaformer.results import BoxCheck, ClaimCheck, Comparison, Evaluation, Result, Sweep
+    from verify.chain.certificate import Certificate, Margin, Part, Verdict
 
 _HOMES = {
     "analyzer.statements.bounds": ("Bound", "Choices"),
     "analyzer.errors": ("InputError", "LemmaformerError", "Refusal"),
-    "analyzer.families": ("Adaptive", "AdaptiveBound", "Coupling", "CouplingBound", "Fixed", "FixedBound", "Kernel", "KernelBound"),
+    "analyzer.families": (
+        "Adaptive", "AdaptiveBound", "Coupling", "CouplingBound", "Fixed", "FixedBound", "Kernel", "KernelBound", "KerpleBound",
+        "LeastSquaresBound", "Points", "PointsBound", "Representation", "RepresentationBound", "StrideBound", "TableBound",
+    ),
     "analyzer.options": ("Options", "option"),
     "analyzer.targets.protocol": ("Target",),
     "analyzer.statements.theorem": ("Case", "Theorem"),
     "constructions.theorems.construction": ("Construction",),
     "lemmaformer.api": (
-        "adaptive", "bound", "bounds", "build", "compare", "coupling", "fixed", "kernel", "load_target", "train", "verify",
+        "adaptive", "bound", "bounds", "build", "compare", "coupling", "export", "fixed", "kernel", "load_target", "points", "sequence",
+        "sweep",
+        "train", "verify",
     ),
-    "lemmaformer.files": ("load",),
+    "lemmaformer.checking": ("check",),
+    "lemmaformer.outlets.exporting": ("Exported",),
+    "lemmaformer.files": ("load", "spectrum"),
     "lemmaformer.network": ("Network",),
-    "lemmaformer.options": ("Break", "Compare", "Train"),
-    "lemmaformer.results": ("Comparison", "Evaluation", "Result"),
-    "verify.chain.certificate": ("Certificate", "Part", "Verdict"),
+    "lemmaformer.options": ("Break", "Check", "Compare", "Export", "Planning", "Train", "Workers"),
+    "lemmaformer.outlets.reporting": ("explore", "report"),
+    "lemmaformer.planning.planner": ("plan",),
+    "lemmaformer.planning.rows": ("Plan", "PlanRow"),
+    "lemmaformer.results": ("BoxCheck", "ClaimCheck", "Comparison", "Evaluation", "Result", "Sweep"),
+    "verify.chain.certificate": ("Certificate", "Margin", "Part", "Verdict"),
 }  # fmt: skip
 """Where every public name lives."""
 _PLACES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Adaptive", "AdaptiveBound", "Bound", "Break", "Case", "Certificate", "Choices", "Compare", "Comparison", "Construction", "Coupling",
-    "CouplingBound", "Evaluation", "Fixed", "FixedBound", "InputError", "Kernel", "KernelBound", "LemmaformerError", "Network", "Options",
-    "Part", "Refusal", "Result", "Target", "Theorem", "Train", "Verdict", "adaptive", "bound", "bounds", "build", "compare", "coupling",
-    "experiments", "fixed", "kernel", "limits", "load", "load_target", "option", "theorems", "train", "verify",
+    "Adaptive", "AdaptiveBound", "Bound", "BoxCheck", "Break", "Case", "Certificate", "Check", "Choices", "ClaimCheck", "Compare",
+    "Comparison", "Construction", "Coupling", "CouplingBound", "Evaluation", "Export", "Exported", "Fixed", "FixedBound", "InputError",
+    "Kernel", "KernelBound", "KerpleBound", "LeastSquaresBound", "LemmaformerError", "Margin", "Network", "Options", "Part", "Plan",
+    "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound", "Result", "StrideBound",
+    "Sweep", "TableBound", "Target", "Theorem", "Train", "Verdict", "Workers", "adaptive", "bound", "bounds", "build", "check",
+    "compare", "coupling", "experiments", "explore", "export", "fixed", "kernel", "limits", "load", "load_target", "option", "plan",
+    "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
 ]  # fmt: skip
 
 
@@ -81,4 +134,10 @@ def _html(result: object) -> str:
     return html(result)
 
 
-show_with(_html)
+def _drawn(result: object, path: "Path") -> bool:
+    from verify.report.showing import draw
+
+    return draw(result, path)
+
+
+show_with(_html, _drawn)

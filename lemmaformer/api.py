@@ -1,7 +1,7 @@
 """The functions of the library: targets, bounds, networks, certificates, training, comparison."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,15 +10,16 @@ from analyzer.options import Options
 from analyzer.statements.bounds import Bound, Choices
 from analyzer.statements.registry import THEOREMS
 from analyzer.statements.theorem import Theorem
-from lemmaformer.progress import working
+from lemmaformer.progress import certifying, working
 
 if TYPE_CHECKING:
     from flint import fmpq
 
     from analyzer.targets.protocol import Target
     from lemmaformer.network import Network
-    from lemmaformer.options import Compare, Train
-    from lemmaformer.results import Checked, Comparison
+    from lemmaformer.options import Compare, Export, Train, Workers
+    from lemmaformer.outlets.exporting import Exported
+    from lemmaformer.results import Checked, Comparison, Sweep
     from verify.chain.certificate import Certificate
 
 
@@ -84,6 +85,55 @@ def coupling(rho: str, *, f: str = "x", F: str = "y", length: int = 16) -> "Targ
     return target_from_dict({"kind": "coupling", "rho": rho, "f": f, "F": F, "length": length}, "coupling")
 
 
+def sequence(formula: str, *, alphabet: "Sequence[object]", length: int | None = None) -> "Target":
+    """A function of a whole sequence of letters, y = F(x_1, …, x_N) at every position: a formula in x1, x2, ….
+
+    N is `length`, or the largest number that occurs. Tokens are pairs of a position and a letter (`target.tokens` makes them).
+
+    >>> import lemmaformer as lf
+    >>> lf.sequence("x1*x2 - x3", alphabet=(0, 1)).length
+    3
+    """
+    import re
+
+    from analyzer.targets.files import target_from_dict
+
+    named = [int(number) for number in re.findall(r"\bx([1-9]\d{0,3})\b", str(formula))]
+    chosen = max(named, default=1) if length is None else length
+    return target_from_dict({"kind": "sequence", "formula": formula, "alphabet": alphabet, "length": chosen}, "sequence")
+
+
+def points(
+    rho: str | Sequence[str],
+    *,
+    f: "str | Sequence[str | Sequence[str]] | None" = None,
+    F: str = "y1",
+    length: int = 16,
+    space: int = 1,
+    points: "Sequence[Sequence[object]] | None" = None,
+) -> "Target":
+    """A target in which points at positions are compared, y_t = F(Σ_s softmax[rho((t, x_t), (s, x_s))] f(s, x_s)).
+
+    Points x_s have `space` coordinates. `rho` is in t, s, u1, … and v1, …, `f` in s and x1, … (by default all coordinates), `F` in y1, y2,
+    …; lists of formulas are added up, for `f` a list has one entry for each component. `points` are those that tokens are made of, for all
+    positions or for each; without them tokens are in the box [0, 1]^space.
+
+    >>> import lemmaformer as lf
+    >>> lf.points("4*u1*v1", length=3).dim
+    2
+    """
+    from analyzer.targets.files import target_from_dict
+
+    data: dict[str, object] = {"kind": "points", "length": length, "space": space, "rho": _plain(rho), "F": F}
+    data |= {name: _plain(value) for name, value in (("f", f), ("points", points)) if value is not None}
+    return target_from_dict(data, "points")
+
+
+def _plain(value: object) -> object:
+    """Tuples and lists as lists."""
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
 def load_target(path: str | Path) -> "Target":
     """A target from a TOML file (docs/targets.md has every key).
 
@@ -99,8 +149,17 @@ def load_target(path: str | Path) -> "Target":
     return target_from_dict(read_toml(Path(path)), str(path))
 
 
-def bound(theorem: str, target: "Target | None" = None, options: Options | None = None, **keywords: OptionValue) -> Bound:
+def bound(
+    theorem: str,
+    target: "Target | None" = None,
+    options: Options | None = None,
+    *,
+    figure: str | Path | None = None,
+    **keywords: OptionValue,
+) -> Bound:
     """What a theorem promises for a target at given sizes; with `error` it is solved for the fewest heads.
+
+    `figure` is a .pdf, .svg or .png file for the promise against the number of heads, around those that are given or found.
 
     >>> import lemmaformer as lf
     >>> found = lf.bound("thm-3.1", lf.fixed(lags=(4,)), heads=256, bank="tuned")
@@ -113,12 +172,30 @@ def bound(theorem: str, target: "Target | None" = None, options: Options | None 
     if chosen.bound is None or chosen.bound_options is None:
         where = f": {chosen.instead}" if chosen.instead else "; it is a limit, stated on its page and evaluated by `limits`"
         raise InputError(f"{theorem} has no bound to evaluate{where}")
-    if target is not None and target.kind != chosen.target:
-        raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
+    if target is not None and target.kind not in chosen.kinds:
+        raise InputError(f"{theorem} is about {' and '.join(chosen.kinds)} targets, this one is {target.kind}")
     if target is None and chosen.needs_target:
         raise InputError(f"{theorem} needs a target of kind {chosen.target}")
+    other = "norm" in keywords and "norm" not in chosen.bound_options.__dataclass_fields__
+    if other and keywords.pop("norm") != "sup":
+        raise InputError(f"{theorem} has no bound in mean square; thm-3.1, thm-5.1 and least-squares have")
     read = chosen.bound_options.read(keywords, f" of {theorem}") if options is None else chosen.bound_options.of(options, keywords)
-    return chosen.bound(target, read)
+    found = chosen.bound(target, read)
+    return found if figure is None else _with_rate(chosen, found, target, read, Path(figure))
+
+
+def _with_rate(chosen: Theorem, found: Bound, target: "Target | None", read: Options, path: Path) -> Bound:
+    """The same bound with its rate drawn."""
+    from dataclasses import replace
+
+    from lemmaformer.drawing import draw_rate
+
+    if target is None or not {"heads"} <= set(read.__dataclass_fields__):
+        raise InputError(f"{chosen.id} does not speak of heads: there is no rate to draw")
+    solved: dict[str, Any] = {"error": None} if "error" in read.__dataclass_fields__ else {}
+    promised = cast("Callable[[Any, Any], Bound]", chosen.bound)
+    drawn = draw_rate(path, found, target, lambda heads: promised(target, replace(read, **{"heads": heads, **solved})))
+    return replace(found, data={**found.data, "figure": str(path) if drawn else None})
 
 
 def bounds(theorem: str, target: "Target", *, rpe: str = "lin", heads: int | None = None, error: float | None = None) -> Choices:
@@ -151,16 +228,17 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     if chosen.check is not None:
         chosen.check(target, read)
     from lemmaformer.network import Network
-    from verify.bundles.claims import card_of
+    from verify.bundles.claims import card_of, certified
     from verify.bundles.ways_out import check, explained
 
     with working("building and certifying"):
         try:
             built = chosen.built_by()(target, read)
-            certificate = chosen.verified_by()(built.network, target, built.bank, built.ffn)
+            certificate = certified(chosen, built)
             check(certificate, vars(read))
         except Refusal as refusal:
-            raise refusal if theorem is not None else explained(refusal, target, read.chosen()) from None
+            alone = theorem is not None or getattr(read, "norm", "sup") != "sup"  # ways out are those of the worst case
+            raise refusal if alone else explained(refusal, target, read.chosen()) from None
     return Network(built.network, card_of(built, certificate), target, certificate)
 
 
@@ -169,32 +247,82 @@ def _named(theorem: str, target: "Target", options: Options | None, keywords: "d
     chosen = THEOREMS[theorem]
     if chosen.build is None:
         chosen.built_by()
-    if chosen.target != target.kind:
-        raise InputError(f"{theorem} is about {chosen.target} targets, this one is {target.kind}")
-    assert chosen.options is not None  # theorems that build have options
-    return chosen, chosen.options.of(options, keywords)
+    family = chosen.options_for(target.kind)
+    if target.kind not in chosen.kinds or family is None:
+        raise InputError(f"{theorem} is about {' and '.join(chosen.kinds)} targets, this one is {target.kind}")
+    return chosen, family.of(options, keywords)
 
 
-def verify(what: "str | Path | Network", target: "Target | None" = None) -> "Certificate | Checked":
+def verify(
+    what: "str | Path | Network",
+    target: "Target | None" = None,
+    *,
+    margin: bool = False,
+    seconds: float | None = None,
+    norm: str | None = None,
+    tokens: str | None = None,
+) -> "Certificate | Checked":
     """Certify a bundle or a network from its weights, on its own target or on another one; or re-check a certificate file.
+
+    Of an ONNX file graph and initialisers are first held against the network in it (docs/onnx.md): a difference is a fault.
+
+    With `margin` its decisions between the values of a target on a finite alphabet are certified too, refuted by a sequence, or undecided.
+    `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
+    With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified.
 
     >>> import lemmaformer as lf
     >>> net = lf.build(lf.fixed(lags=(2,)))
     >>> lf.verify(net).verdict.value
     'holds'
     """
+    from lemmaformer.options import Measure
+
+    measure = Measure.read({"norm": norm, "tokens": tokens})
+    if margin:
+        measure.refuse("margin")
     path = Path(what) if isinstance(what, str | Path) else None
+    if path is not None and path.suffix == ".onnx" and not path.is_dir():
+        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens)
     if path is not None and path.is_file():
+        if margin or seconds is not None:
+            named = "margin" if margin else "seconds"
+            raise InputError(f"{str(path)[:80]} is a certificate file; {named} is for networks")
+        measure.refuse("a certificate file")
         return _recheck(path)
     from lemmaformer.files import load
 
     net = load(path) if path is not None else cast("Network", what)
-    with working("certifying"):
-        if target is None or (net.target is not None and net.target.describe() == target.describe()):
-            return net.verify()
-        from verify.theorems.no_theorem import verify_learnt
+    if target is None or (net.target is not None and net.target.describe() == target.describe()):
+        return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens)
+    from verify.bundles.claims import with_margin
+    from verify.theorems.mean_square import verify_mean_square
+    from verify.theorems.no_theorem import verify_learnt
 
-        return verify_learnt(net.transformer, target)
+    with certifying(seconds) as effort:
+        if measure.norm == "mean-square" or measure.tokens is not None:
+            return verify_mean_square(net.transformer, target, measure.tokens or "uniform")
+        found = verify_learnt(net.transformer, target, effort=effort)
+        return with_margin(net.transformer, target, found) if margin else found
+
+
+def _verify_onnx(path: Path, target: "Target | None", **options: Any) -> "Certificate | Checked":
+    """The certificate of the network in an ONNX file; where the file is not what that network makes is one of its faults."""
+    from dataclasses import replace
+
+    from lemmaformer.network import network_of
+    from verify.bundles.onnx_files import changed_network, onnx_bundle
+
+    bundle, slots, faults = onnx_bundle(path, needs_card=target is None)
+    net = network_of(bundle)
+    if bundle.card.get("theorem") is not None and net.slots != slots:
+        faults = (*faults, "the ONNX file: its slots are not those of the network")
+    try:
+        found = cast("Certificate", verify(net, target, **options))
+    except InputError:
+        if not faults:
+            raise
+        return changed_network(bundle, faults)
+    return replace(found, faults=found.faults + faults) if faults else found
 
 
 def _recheck(path: Path) -> "Checked":
@@ -244,3 +372,56 @@ def compare(
     from lemmaformer.options import Compare
 
     return compared(networks, target, Compare.of(options, keywords))
+
+
+def sweep(
+    spec: "str | Path | Mapping[str, Any]",
+    options: "Workers | None" = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    **keywords: OptionValue,
+) -> "Sweep":
+    """Run a command of the library over a grid or a random design (docs/sweeps.md): one row per job, failures and refusals too.
+
+    `spec` is a TOML file or the same as a mapping. With `out`, a .csv or .parquet file, rows are kept in a journal beside it as they come,
+    and the same call goes on from there after any interruption. `workers` and `scheduler` say who runs the jobs, `again` which of those in
+    the journal are run again.
+
+    >>> import lemmaformer as lf
+    >>> lf.sweep({"call": "build", "target": {"kind": "fixed", "lags": ["{T}"]}, "grid": {"T": [2, 3], "heads": [2]}})
+    <Sweep of build: 1 done, 1 refused, 0 failed>
+    """
+    from lemmaformer.options import Workers
+    from lemmaformer.results import Sweep
+    from lemmaformer.sweeps.design import read_design
+    from lemmaformer.sweeps.running import sweep_in_memory, sweep_to_file
+
+    chosen = Workers.of(options, keywords)
+    design = read_design(spec)
+    if out is None:
+        if chosen.again is not None:
+            raise InputError("again needs a place for the table: its journal has the jobs that were done")
+        return Sweep(*sweep_in_memory(design, chosen.workers, chosen.scheduler))
+    return Sweep(*sweep_to_file(design, Path(out), overwrite, chosen.workers, chosen.scheduler, chosen.again))
+
+
+def export(
+    net: "Network | str | Path", options: "Export | None" = None, *, out: str | Path, overwrite: bool = False, **keywords: OptionValue
+) -> "Exported":
+    """Write a network for another program: PyTorch, ONNX, JAX or plain numpy (docs/exports.md).
+
+    Its outputs are compared with the network's own on random sequences, and refused if they differ by more than rounding can explain.
+
+    >>> import lemmaformer as lf
+    >>> lf.export(lf.build(lf.fixed(lags=(2,))), to="numpy", out="lag_2.py").place.name
+    'lag_2.py'
+    """
+    from lemmaformer.files import load
+    from lemmaformer.options import Export
+    from lemmaformer.outlets.exporting import check_place, exported
+
+    chosen = Export.of(options, keywords)
+    check_place(Path(out), overwrite)
+    found = load(net) if isinstance(net, str | Path) else net
+    return exported(found.bundle, found.slots, found.target, chosen, Path(out), overwrite)

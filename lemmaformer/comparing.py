@@ -36,6 +36,8 @@ def compared(given: "Sequence[Network | str | Path]", target: Target | None, opt
     for name, network in zip(names_of(places), networks, strict=True):
         if network.transformer.dim != common.dim:
             raise InputError(f"{name} reads tokens of dimension {network.transformer.dim}, the target has {common.dim}")
+        if network.transformer.outputs != 1:
+            raise InputError(f"{name} has {network.transformer.outputs} outputs; networks of one output are compared")
     from verify.compare.side_by_side import ComparisonProtocol, compare, derived_length
 
     derived = derived_length(common, [network.transformer for network in networks])

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from analyzer.errors import InputError, OptionValue
-from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, WeSeeds
+from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, PointsRuns, WeSeeds
 from lemmaformer.progress import PROGRESS, stepping, working
-from lemmaformer.results import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlTable, WeLanguage, WeRegression
+from lemmaformer.results import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlPoints, JlTable, WeLanguage, WeRegression
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network
 
-__all__ = ["arms", "horizon", "jl_fig_1", "jl_fig_5", "jl_table", "we", "we_lm"]
+__all__ = ["arms", "horizon", "jl_fig_1", "jl_fig_5", "jl_points", "jl_table", "we", "we_lm"]
 
 WE: dict[str, tuple[str, int, int]] = {
     "we-1b": ("three ±1 tokens far back, through ridges", 2000, 2),
@@ -47,6 +47,18 @@ def jl_fig_5(options: Fig5 | None = None, **keywords: OptionValue) -> JlFigure5:
     chosen = Fig5.of(options, keywords)
     with stepping("running networks") as step:
         return JlFigure5(fig_5(chosen.sequences, chosen.seed, step))
+
+
+def jl_points(figure: Literal[2, 3, 4], options: PointsRuns | None = None, **keywords: OptionValue) -> JlPoints:
+    """Jiang & Li, the examples of Figures 2 to 4: nearest point, centre of mass, selection; certified networks beside trained ones."""
+    if figure not in (2, 3, 4):
+        raise InputError(f"figure is {figure!r}; choose from 2, 3, 4")
+    from verify.experiments.jl_points import run
+    from verify.report.progress import training
+
+    chosen = PointsRuns.of(options, keywords)
+    with training(not PROGRESS.get()) as report:
+        return JlPoints(run(figure, chosen.steps, chosen.seeds, chosen.seed, report))
 
 
 def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure1:

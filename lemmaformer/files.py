@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analyzer.errors import InputError
-from lemmaformer.options import MAX_TOKENS, SpectrumHeads
+from analyzer.errors import InputError, OptionValue
+from lemmaformer.options import MAX_TOKENS, RANDOM_TOKENS, SpectrumHeads
 from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
 from verify.report.pages import evaluated
 
@@ -49,8 +49,8 @@ def load(path: str | Path) -> "Network":
     return network_of(load_bundle(files))
 
 
-def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False) -> Shown:
-    """Evaluate a bundle on an array of tokens and write the outputs."""
+def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False, figure: Path | None = None) -> Shown:
+    """Evaluate a bundle on an array of tokens and write the outputs; with `figure` draw the stream on the first sequence."""
     from analyzer.targets.files import target_from_dict
     from constructions.files.card import read_files
     from constructions.files.places import check_place, write_file
@@ -65,12 +65,19 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
     from constructions.files.bundle import load
     from lemmaformer.network import network_of
 
-    found = network_of(load(files)).evaluate(tokens)
+    net = network_of(load(files))
+    found = net.evaluate(tokens)
+    if figure is not None:
+        net.draw(figure, tokens[0] if tokens.ndim == 3 else tokens)
     content = io.BytesIO()
     np.save(content, found.outputs)
     write_file(destination, content.getvalue(), overwrite)
     data: Plain = {"output": str(destination), **found.as_dict()}
-    return Shown(data, (evaluated(found.outputs.shape, found.seconds, destination), *found.remarks()))
+    said = [evaluated(found.outputs.shape, found.seconds, destination), *found.remarks()]
+    if figure is not None:
+        data["figure"] = str(figure)
+        said.append(f"figure written to {figure}")
+    return Shown(data, tuple(said))
 
 
 def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = False) -> Imported:
@@ -90,8 +97,32 @@ def import_weights(weights: Path, config: Path, out: Path, *, overwrite: bool = 
     return Imported({"out": str(out), **kept, "dtype": found.dtype, "structure": found.structure})
 
 
-def spectrum(weights: Path, source: Path, options: SpectrumHeads) -> SpectrumOfLogits:
-    """Singular values of the logits of a bundle's heads, or of query and key arrays in a file, on data."""
+def spectrum(
+    weights: str | Path, source: str | Path | None = None, options: SpectrumHeads | None = None, **keywords: OptionValue
+) -> SpectrumOfLogits:
+    """Singular values of the logits of a bundle's heads, of query and key arrays in a file, or of a published model's folder, on data.
+
+    `source` is an .npy file with what they read; a model may go without, on random numbers.
+
+    >>> import lemmaformer as lf
+    >>> import numpy as np
+    >>> np.save("tokens.npy", np.linspace(0, 1, 24))
+    >>> _ = lf.build(lf.coupling("u*v")).save("product")
+    >>> lf.spectrum("product", "tokens.npy").data["heads"][0]["numerical_rank"]
+    1
+    """
+    return _spectrum(Path(weights), None if source is None else Path(source), SpectrumHeads.of(options, keywords))
+
+
+def _spectrum(weights: Path, source: Path | None, options: SpectrumHeads) -> SpectrumOfLogits:
+    from constructions.files.models.folder import is_model
+
+    if weights.is_dir() and is_model(weights):
+        return _of_model(weights, source, options)
+    if source is None:
+        raise InputError("input is missing: an .npy file of tokens; only a published model's folder goes without")
+    if options.tokens is not None or options.seed is not None:
+        raise InputError("tokens and seed go with a published model's folder, where input is not given")
     if options.heads is not None and weights.is_dir():
         raise InputError("heads splits the arrays of a file; a bundle knows its heads")
     inputs = numbers(source)
@@ -100,6 +131,30 @@ def spectrum(weights: Path, source: Path, options: SpectrumHeads) -> SpectrumOfL
     found, note = _of_bundle(weights, inputs, options.layer) if weights.is_dir() else _of_file(weights, inputs, options)
     count = inputs.size // inputs.shape[-1] if inputs.ndim > 1 else len(inputs)
     return SpectrumOfLogits(describe(str(weights), found, count, note))
+
+
+def _of_model(folder: Path, source: Path | None, options: SpectrumHeads) -> SpectrumOfLogits:
+    """Heads of a published model on what their layers read, or on Gaussian numbers in its place; one layer in memory at a time."""
+    if options.heads is not None:
+        raise InputError("heads splits the arrays of a file; a model knows its heads")
+    if source is not None and (options.tokens is not None or options.seed is not None):
+        raise InputError("tokens and seed are of random activations; they do not go with input")
+    given = None if source is None else numbers(source)
+    from constructions.files.models.families import read_model
+    from verify.compare.spectrum import describe, model_spectra
+
+    model = read_model(folder)
+    if options.layer is not None and options.layer >= model.layers:
+        raise InputError(f"layer is {options.layer}; the model has the layers 0 to {model.layers - 1}")
+    count, seed = options.tokens or RANDOM_TOKENS, options.seed or 0
+    if given is None and count * model.width > MAX_TOKENS:
+        raise InputError(f"{count} tokens of {model.width} numbers are too many; {MAX_TOKENS // model.width} is the most here")
+    inputs = np.random.default_rng(seed).standard_normal((count, model.width)) if given is None else given
+    found = [head for logits in model.logits(options.layer) for head in model_spectra(logits, inputs)]
+    what = f"random activations (Gaussian, seed {seed})" if given is None else "the given activations"
+    note = "; ".join([f"{model.family}: every layer reads the same ones, as if its norm had returned them", *model.logit_remarks])
+    result = describe(str(folder), found, inputs.size // model.width, note, what)
+    return SpectrumOfLogits({**result, "family": model.family, "activations": "random" if given is None else "given"})
 
 
 def _of_bundle(folder: Path, tokens: np.ndarray, layer: int | None) -> tuple[list["HeadSpectrum"], str]:

@@ -1,4 +1,5 @@
-"""What no network of a class can do, with certificates: `lf.limits.lag`, `horizon`, `kernel`, `coupling`, `rnn`, `slopes`, `dp_free`."""
+"""What no network of a class can do, with certificates: `lf.limits.lag`, `horizon`, `kernel`, `architectures`, `coupling`,
+`invariance`, `permutation`, `rnn`, `slopes`, `positions`, `dp_free`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,21 +9,54 @@ from analyzer.errors import InputError, OptionValue
 from lemmaformer.options import (
     LEAST_BITS,
     MAX_BITS,
+    MODEL_LAGS,
+    MODEL_WINDOW,
+    SCHEMES,
+    ArchitecturesLimits,
     Bits,
     CouplingLimits,
     DpFreeLimits,
+    InvarianceLimits,
     KernelLimits,
     LagLimits,
+    PermutationLimits,
+    PositionsLimits,
     RnnLimits,
     SlopesLimits,
 )
 from lemmaformer.progress import stepping, working
-from lemmaformer.results import CouplingLimit, DpFreeLimit, Horizon, KernelLimit, LagLimit, RnnLimit, SlopesAudit
+from lemmaformer.results import (
+    ArchitecturesTable,
+    CouplingLimit,
+    DpFreeLimit,
+    Horizon,
+    InvarianceLimit,
+    KernelLimit,
+    LagLimit,
+    ModelAudit,
+    PermutationLimit,
+    PositionsTable,
+    RnnLimit,
+    SlopesAudit,
+)
 
 if TYPE_CHECKING:
     from analyzer.targets.protocol import Target
+    from verify.limits.positions import Scheme
 
-__all__ = ["coupling", "dp_free", "horizon", "kernel", "lag", "rnn", "slopes"]
+__all__ = [
+    "architectures",
+    "coupling",
+    "dp_free",
+    "horizon",
+    "invariance",
+    "kernel",
+    "lag",
+    "permutation",
+    "positions",
+    "rnn",
+    "slopes",
+]
 
 
 def lag(
@@ -34,8 +68,18 @@ def lag(
     >>> found = lf.limits.lag(1, dtype="bfloat16")
     >>> found.min_heads, found.lower <= found.upper
     (1, True)
+
+    With `norm="mean-square"` the least mean square error of so many heads, as a share of the variance of the tokens:
+
+    >>> found = lf.limits.lag(4, heads=2, norm="mean-square")
+    >>> found.lower <= 0.7682207 <= found.upper <= 1.02 * found.lower
+    True
     """
     chosen = LagLimits.of(options, keywords)
+    if isinstance(lag, bool) or not isinstance(lag, int):
+        raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
+    if chosen.norm == "mean-square":
+        return _mean_square_lag(lag, chosen, certificate)
     from flint import fmpq
 
     from analyzer.limits.lag_law import lag_law
@@ -43,8 +87,6 @@ def lag(
     from verify.limits import certificate_files
     from verify.limits.pairs import check_lag, describe_pair, lag_limit
 
-    if isinstance(lag, bool) or not isinstance(lag, int):
-        raise InputError(f"lag is {str(lag)[:40]!r}; give a whole number")
     check_lag(lag)
     if certificate is not None:
         check_place(Path(certificate), overwrite=overwrite)
@@ -65,6 +107,27 @@ def lag(
         certificate_files.write_json(Path(certificate), certificate_files.certificate([pair], chosen.rpe, pair.unit), overwrite=overwrite)
         result["certificate"] = str(certificate)
     return LagLimit(result)
+
+
+def _mean_square_lag(lag: int, chosen: LagLimits, certificate: str | Path | None) -> LagLimit:
+    """The least mean square error of a lag over all decays."""
+    _no_certificate(certificate)
+    from analyzer.lemmas.extraction import Rpe as OneType
+    from analyzer.limits.lag_law import lag_law
+    from verify.limits.mean_square import describe, lag_pair
+
+    assert chosen.heads is not None  # the options see to it
+    law = lag_law(chosen.rpe, (lag,))
+    with working("searching the decays"):
+        found = describe(lag_pair(lag, chosen.heads, cast(OneType, chosen.rpe)))
+    few = chosen.heads < law.heads
+    parts = {"rpe": chosen.rpe, "lag": lag, "min_heads": law.heads, "proof": law.status, "budgeted_error": None, "heads": chosen.heads}
+    return LagLimit(parts | {"least_error": 1.0 if few else 0.0, "norm": chosen.norm, "mean_square": found})
+
+
+def _no_certificate(certificate: str | Path | None) -> None:
+    if certificate is not None:
+        raise InputError("a search over all decays has no certificate file; certificates go with norm sup")
 
 
 def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype: str | None = None, curves: bool = False) -> Horizon:
@@ -118,8 +181,12 @@ def kernel(
     >>> found = lf.limits.kernel("(s+1)**-2", heads=1)
     >>> 0 < found.lower <= found.upper
     True
+
+    With `norm="mean-square"` the same for the mean square error, as a share of the variance of the tokens.
     """
     chosen = KernelLimits.of(options, keywords)
+    if chosen.norm == "mean-square":
+        return _mean_square_kernel(kernel, chosen, certificate)
     from constructions.files.places import check_place
     from verify.limits import certificate_files
     from verify.limits.hankel import kernel_certificate, kernel_limits
@@ -133,6 +200,32 @@ def kernel(
         return result
     certificate_files.write_json(Path(certificate), found, overwrite=overwrite)
     return result.with_place("certificate", certificate)
+
+
+def _mean_square_kernel(kernel: str, chosen: KernelLimits, certificate: str | Path | None) -> KernelLimit:
+    """The least mean square error of a kernel over all decays."""
+    _no_certificate(certificate)
+    from verify.limits.mean_square import describe, kernel_pair
+
+    with working("fitting and searching the decays"):
+        found = describe(kernel_pair(kernel, chosen.heads, chosen.rpe))
+    parts = {"kernel": kernel, "rpe": chosen.rpe, "heads": chosen.heads, "norm": chosen.norm}
+    return KernelLimit(parts | {"lower": found["lower"], "upper": found["upper"], "mean_square": found})
+
+
+def architectures(kernel: str, options: ArchitecturesLimits | None = None, **keywords: OptionValue) -> ArchitecturesTable:
+    """One memory kernel for linear RNNs, SSMs, CNNs and dp-free Transformers: both sides of the least worst-case error at every size.
+
+    >>> import lemmaformer as lf
+    >>> found = lf.limits.architectures("exp(-s)", sizes=(1, 2), error=0.01)
+    >>> found.needs["cnn"], found.enough["cnn"], found.enough["rnn"]
+    (6, 6, 1)
+    """
+    from verify.limits.architectures import architecture_limits
+
+    chosen = ArchitecturesLimits.of(options, keywords)
+    with stepping("certifying") as step:
+        return ArchitecturesTable(architecture_limits(kernel, chosen.sizes, chosen.error, step))
 
 
 def coupling(target: "Target", options: CouplingLimits | None = None, **keywords: OptionValue) -> CouplingLimit:
@@ -150,6 +243,45 @@ def coupling(target: "Target", options: CouplingLimits | None = None, **keywords
     coupled = target_of_kind(target.describe(), "the target", CouplingTarget)
     with working("decomposing"):
         return CouplingLimit(coupling_limits(coupled, chosen.rank, chosen.alpha))
+
+
+def invariance(target: "Target", options: InvarianceLimits | None = None, **keywords: OptionValue) -> InvarianceLimit:
+    """Whether another rho, f or F gives the same target: shown, refuted by a sequence, or undecided; and the ranks that count.
+
+    >>> import lemmaformer as lf
+    >>> found = lf.limits.invariance(lf.coupling("u*v"), other_rho="u*v + v")
+    >>> found.verdict, found.data["difference"] > 0
+    ('different', True)
+    """
+    from analyzer.targets.coupling import CouplingTarget
+    from analyzer.targets.files import target_of_kind
+    from verify.limits.coupling_invariance import invariance as compared
+
+    chosen = InvarianceLimits.of(options, keywords)
+    given = target.describe()
+    said = {name: text for name in ("rho", "f", "F") if (text := getattr(chosen, f"other_{name}")) is not None}
+    if not said:
+        raise InputError("give another rho, f or F (other_rho, other_f, other_F): what is compared are two representations")
+    first = target_of_kind(given, "the target", CouplingTarget)
+    second = target_of_kind({**given, **said}, "the other one", CouplingTarget)
+    with working("comparing"):
+        return InvarianceLimit(compared(first, second))
+
+
+def permutation(target: "Target", options: PermutationLimits | None = None, **keywords: OptionValue) -> PermutationLimit:
+    """A function of a sequence: the least worst-case error of networks that do not see positions.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.permutation(lf.sequence("x1*x2 + x3", alphabet=(0, 1)), error=0.1).holds
+    False
+    """
+    from analyzer.targets.files import target_of_kind
+    from analyzer.targets.sequence import SequenceTarget
+    from verify.limits.permutation_law import permutation_limits
+
+    chosen = PermutationLimits.of(options, keywords)
+    with working("going through all sequences"):
+        return PermutationLimit(permutation_limits(target_of_kind(target.describe(), "the target", SequenceTarget), chosen.error))
 
 
 def rnn(
@@ -170,9 +302,10 @@ def rnn(
 
 
 def slopes(
-    slopes: str,
+    slopes: str | None = None,
     options: SlopesLimits | None = None,
     *,
+    model: str | Path | None = None,
     certificate: str | Path | None = None,
     overwrite: bool = False,
     **keywords: OptionValue,
@@ -182,8 +315,17 @@ def slopes(
     >>> import lemmaformer as lf
     >>> lf.limits.slopes("alibi:4", longest=2).resolved
     []
+
+    With `model`, a folder with config.json and safetensors, the slopes or biases are the model's own, layer by layer (a `ModelAudit`).
     """
     chosen = SlopesLimits.of(options, keywords)
+    if (slopes is None) == (model is None):
+        raise InputError("give slopes, or a model's folder")
+    if model is not None:
+        return _model_slopes(Path(model), chosen, certificate)
+    if chosen.layer is not None or chosen.window is not None:
+        raise InputError("layer and window go with a model's folder")
+    assert slopes is not None
     from flint import fmpq
 
     from constructions.files.places import check_place
@@ -216,6 +358,80 @@ def slopes(
     data = certificate_files.certificate(found, chosen.rpe, unit, heads)
     certificate_files.write_json(Path(certificate), data, overwrite=overwrite)
     return result.with_place("certificate", certificate)
+
+
+def _model_slopes(folder: Path, chosen: SlopesLimits, certificate: str | Path | None) -> ModelAudit:
+    """The audit of a published model's position parts."""
+    if certificate is not None:
+        raise InputError("certificates go with slopes; give those of one layer, which the answer lists")
+    if chosen.rpe != "lin":
+        raise InputError("rpe goes with slopes; a model says itself how its weights fall")
+    from flint import fmpq
+
+    from constructions.files.models.families import read_model
+
+    read = read_model(folder)
+    if chosen.layer is not None and chosen.layer >= read.layers:
+        raise InputError(f"layer is {chosen.layer}; the model has the layers 0 to {read.layers - 1}")
+    from verify.limits.models import CERTIFIED, NOT_CERTIFIED, audit_model
+
+    longest, window = chosen.longest or MODEL_LAGS, chosen.window or MODEL_WINDOW
+    with stepping("auditing") as step:
+        found = audit_model(read, chosen.layer, longest, fmpq(1, 2 ** Bits[chosen.dtype]), window, step)
+    return ModelAudit(
+        {
+            "model": str(folder),
+            "family": read.family,
+            "dtype": chosen.dtype,
+            "layers": read.layers,
+            "heads": read.heads,
+            "longest": longest,
+            "window": window if any(part.kind == "buckets" for part in read.positions) else None,
+            "resolved": sorted({lag for group in found["groups"] for lag in group["resolved"]}),
+            **found,
+            "certified": CERTIFIED,
+            "not_certified": NOT_CERTIFIED,
+            "remarks": list(read.position_remarks),
+        }
+    )
+
+
+def positions(schemes: str | Sequence[str] = "all", options: PositionsLimits | None = None, **keywords: OptionValue) -> PositionsTable:
+    """Which lags schemes of relative positions resolve by position alone: alibi, t5, kerple, table, stride, lin, log, mixed, or all.
+
+    >>> import lemmaformer as lf
+    >>> lf.limits.positions(["t5", "table"], longest=20).resolved["t5"][-1]
+    15
+    """
+    chosen = PositionsLimits.of(options, keywords)
+    said = (schemes,) if isinstance(schemes, str) else tuple(schemes)
+    for name in said or ("",):
+        if name not in (*SCHEMES, "all"):
+            raise InputError(f"scheme is {str(name)[:40]!r}; choose from all, {', '.join(SCHEMES)}")
+    from analyzer.limits.bucket_law import Buckets
+    from analyzer.limits.monotone_law import powers_of
+
+    buckets = Buckets(chosen.buckets, chosen.distance)
+    heads = None if chosen.kerple is None else powers_of(chosen.kerple)
+    from verify.limits.positions import Audits, PositionsGiven, describe, float_differs
+
+    given = PositionsGiven(
+        longest=chosen.longest,
+        bits=Bits[chosen.dtype],
+        alibi=chosen.heads,
+        buckets=buckets,
+        window=chosen.window,
+        kerple=heads,
+        reach=chosen.reach,
+        stride=chosen.stride,
+    )
+    with stepping("certifying") as step:
+        wanted = cast("list[Scheme]", [name for name in SCHEMES if name in said or "all" in said])
+        rows = [describe(row) for row in Audits(given, wanted, step).rows()]
+    result: dict[str, Any] = {"dtype": chosen.dtype, "bits": given.bits, "longest": chosen.longest, "schemes": rows}
+    if any(row["scheme"] == "t5" for row in rows):
+        result["float32_differs"] = float_differs(buckets, chosen.window)
+    return PositionsTable(result)
 
 
 def dp_free(options: DpFreeLimits | None = None, **keywords: OptionValue) -> DpFreeLimit:

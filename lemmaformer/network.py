@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analyzer.errors import InputError
+from analyzer.notebooks import html_of
 from analyzer.numbers.exact import decimal_above
 from analyzer.statements.registry import THEOREMS
 from analyzer.targets.protocol import Target
@@ -19,6 +20,8 @@ from constructions.network.transformer import Transformer
 from constructions.run import stream
 from constructions.run.apply import Parameters, apply, parameters
 from constructions.run.execute import run
+from lemmaformer.options import Export, Measure
+from lemmaformer.progress import certifying
 from lemmaformer.results import Evaluation, Plain
 from verify.bundles.claims import citation_of, verify_bundle
 from verify.chain.certificate import Certificate
@@ -26,8 +29,10 @@ from verify.theorems.no_theorem import ORIGINS
 
 if TYPE_CHECKING:
     import jax
+    from torch import nn
 
     from constructions.files.broken import Change
+    from lemmaformer.outlets.exporting import Exported
 
 
 class Network:
@@ -55,7 +60,26 @@ class Network:
         chain = self.card.get("chain")
         certified = chain.get("certified") if isinstance(chain, Mapping) else None
         known = f"certified {decimal_above(certified, 3)}" if isinstance(certified, float) else "not certified"
+        known += " in mean square" if self.card.get("norm") == "mean-square" else ""
         return f"<{self.theorem or self.origin} {what}: {layers}, {heads}, {self.dtype}, {known}>"
+
+    def summary(self) -> Plain:
+        """What it is, as plain data: theorem or origin, target, dtype, sizes, slots, and the chain that its card claims."""
+        what = None if self.target is None else self.target.description
+        data: Plain = {"theorem": self.theorem, "origin": self.origin, "target": what, "dtype": self.dtype, "sizes": self.sizes}
+        return data | {"slots": self.slots, "chain": self.card.get("chain"), "norm": self.card.get("norm", "sup")}
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+    def __treescope_repr__(self, path: str | None, subtree_renderer: object) -> object:
+        """A tree for treescope, which alone calls this: what `summary` says, and the weights."""
+        from treescope import repr_lib
+
+        attributes = {**self.summary(), "transformer": self.transformer}
+        return repr_lib.render_object_constructor(
+            object_type=type(self), attributes=attributes, path=path, subtree_renderer=subtree_renderer, roundtrippable=False
+        )
 
     @property
     def origin(self) -> str:
@@ -106,17 +130,30 @@ class Network:
             self._certificate = self.verify()
         return self._certificate
 
-    def verify(self) -> Certificate:
-        """Certify it from its weights, and hold the card's claims against that.
+    def verify(
+        self, *, margin: bool = False, seconds: float | None = None, norm: str | None = None, tokens: str | None = None
+    ) -> Certificate:
+        """Certify it from its weights, and hold the card's claims against that; with `margin` certify its decisions too.
+
+        `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
+        With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified.
 
         >>> import lemmaformer as lf
-        >>> lf.build(lf.fixed(lags=(2,))).verify().verdict.value
+        >>> net = lf.build(lf.fixed(lags=(2,)))
+        >>> net.verify().verdict.value
         'holds'
+        >>> found = net.verify(norm="mean-square", tokens="gaussian")
+        >>> found.witness <= found.certified < net.verify().certified ** 2
+        True
         """
-        return verify_bundle(self.bundle)
+        measure = Measure.read({"norm": norm, "tokens": tokens})
+        if margin:
+            measure.refuse("margin")
+        with certifying(seconds) as effort:
+            return verify_bundle(self.bundle, margin, effort, measure.norm, measure.tokens)
 
     def __call__(self, tokens: ArrayLike, *, letters: bool = False) -> np.ndarray:
-        """Outputs (N,) or (batch, N): the evaluation that the certificate covers.
+        """Outputs (N,) or (batch, N), (N, c) or (batch, N, c) of classifiers: the evaluation that the certificate covers.
 
         Tokens are arrays or lists of shape (N,) for dimension 1, (N, d) or (batch, N, d); with `letters` they are indices into the
         target's alphabet.
@@ -132,10 +169,10 @@ class Network:
         outputs = run(self.transformer, given)
         seconds = time.perf_counter() - start
         length = None if self.target is None else self.target.length
-        longer = length is not None and outputs.shape[-1] > length and self.dtype != "exact"
+        longer = length is not None and given.shape[-2] > length and self.dtype != "exact"
         strange = None if self.target is None else self.target.outside_alphabet(given)
         lost = int((~np.isfinite(outputs)).sum())
-        return Evaluation(outputs, self.dtype, seconds, lost, strange, outputs.shape[-1] if longer else None)
+        return Evaluation(outputs, self.dtype, seconds, lost, strange, given.shape[-2] if longer else None)
 
     def tokens(self, tokens: ArrayLike, *, letters: bool = False) -> np.ndarray:
         """Tokens as an array (N, d) or (batch, N, d)."""
@@ -198,11 +235,68 @@ class Network:
         found = stream.patterns(self.transformer, self.tokens(tokens, letters=letters))
         return {f"layer {number}": pattern.weights for number, pattern in enumerate(found, start=1)}
 
+    def draw(self, path: str | Path, tokens: ArrayLike | None = None, *, letters: bool = False) -> Path:
+        """Its figure as a .pdf, .svg or .png file: how its heads share each kernel, or the kernels of adaptive memories by letter.
+
+        With `tokens`, one sequence, the residual stream on them as a coloured table. A file that is there is replaced.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(4,))).draw("shares.svg").name
+        'shares.svg'
+        """
+        from lemmaformer.drawing import draw_mechanism, draw_stream
+
+        if tokens is None:
+            written = draw_mechanism(Path(path), self.transformer, self.target, self.slots)
+        else:
+            written = draw_stream(Path(path), repr(self), self.tokens(tokens, letters=letters), self.trace)
+        if not written:
+            raise InputError("figures need matplotlib: pip install 'lemmaformer[figures]'")
+        return Path(path)
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write a bundle; an existing one is replaced, in one step, only with `overwrite`."""
         card = {**self.card, "slots": self.slots}
         write(Path(path), self.transformer, card, citation_of(card), overwrite=overwrite)
         return Path(path)
+
+    def to_torch(self) -> "nn.Module":
+        """The network as a PyTorch module with a hook point at every activation and every named slot (docs/exports.md).
+
+        Its `form` is "heads" wherever float64 holds the heads. Exact networks whose weights cancel to more digits have the forms "kernels"
+        or "lags": the same slots, but no attention patterns; a larger `error` or `dtype="float64"` builds networks with patterns.
+        """
+        from constructions.exports.torch_modules import to_torch
+        from lemmaformer.outlets.exporting import drawn
+
+        return to_torch(self.transformer, self.slots, drawn(self.target))
+
+    def to_numpy(self, path: str | Path, *, overwrite: bool = False) -> "Exported":
+        """One file of plain numpy with the weights as literals, to be read.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(2,))).to_numpy("net.py").certified
+        False
+        """
+        return self._export(Export(to="numpy"), path, overwrite)
+
+    def to_jax(self, path: str | Path, *, length: int | None = None, overwrite: bool = False) -> "Exported":
+        """A serialized program of `jax.export` for any batch of sequences of one length.
+
+        >>> import lemmaformer as lf
+        >>> lf.build(lf.fixed(lags=(2,))).to_jax("net.jax", length=32).as_dict()["shape"]
+        ['batch', 32, 1]
+        """
+        return self._export(Export(to="jax", length=length), path, overwrite)
+
+    def to_onnx(self, path: str | Path, *, overwrite: bool = False) -> "Exported":
+        """An ONNX graph."""
+        return self._export(Export(to="onnx"), path, overwrite)
+
+    def _export(self, options: Export, path: str | Path, overwrite: bool) -> "Exported":
+        from lemmaformer.outlets.exporting import exported
+
+        return exported(self.bundle, self.slots, self.target, options, Path(path), overwrite)
 
     def broken(
         self,

@@ -78,8 +78,11 @@ def memories(path: Path, as_dot: bool) -> Shown:
 
 
 def _proof_of_target(name: str, title: str, target: "AdaptiveMemory", rpe: Rpe, bank: str) -> Any:
+    from analyzer.theorems.positions import table_lags
     from analyzer.theorems.thm_4_4 import target_graph, theorem_of
 
+    if name == table_lags.ID:
+        return table_lags.target_graph(target, "spline")
     fitting = sorted({theorem_of(target, attention, deep) for attention in ("dp", "tmx") for deep in (False, True)})
     if name not in fitting:
         raise InputError(f"{name} does not speak of this target, but {' or '.join(fitting)} does")
@@ -105,13 +108,16 @@ class Written(Shown):
         reporter(self.shown_by)(self.after)
 
     @classmethod
-    def built(cls, net: "Network", out: Path) -> "Written":
+    def built(cls, net: "Network", out: Path, figure: Path | None = None) -> "Written":
         """A constructed network."""
         certificate, card = net.certificate, cast("dict[str, Any]", net.card)
         data: Plain = {"out": str(out), **certificate.as_dict(), "seeds": card["seeds"]}
         after = [f"written to {out}"]
         if "barron" in (card["ffn"], card.get("encode")):
             after.insert(0, report.drawn(card["seeds"]))
+        if figure is not None:
+            data["figure"] = str(figure)
+            after.append(f"figure written to {figure}")
         assert net.target is not None
         return cls(data, tuple(net.target.tree_lines()), (certificate,), tuple(after), certificate.verdict.value != "violated")
 
@@ -121,7 +127,12 @@ class Written(Shown):
         run = cast("dict[str, Any]", net.card["training"])
         summary = {name: value for name, value in run.items() if name != "recipe"}
         data: Plain = {"out": str(out), "origin": "trained", **net.certificate.as_dict(), "training": summary}
-        return cls(data, (report.trained(summary),), (net.certificate,), (f"written to {out}",))
+        return cls(
+            data,
+            (report.trained(summary, "mean square loss" if net.transformer.outputs == 1 else "cross-entropy"),),
+            (net.certificate,),
+            (f"written to {out}",),
+        )
 
     @classmethod
     def broken(cls, net: "Network", change: "Change", after: "Certificate", out: Path) -> "Written":

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lemmaformer.checking import check
 from lemmaformer.progress import PROGRESS, working
 from lemmaformer.results import Demo
 from verify.experiments import demo
@@ -13,7 +14,7 @@ def toured(out: Path, overwrite: bool) -> Demo:
     """Run the tour, write figure, CSV files and bundles into `out`, and return the numbers; what is there stays unless `overwrite`."""
     demo.prepare(out, overwrite)
     shown, error = PROGRESS.get(), demo.ERROR
-    network, adaptive, long_lag, coupling = (out / name for name in demo.BUNDLES)
+    network, adaptive, long_lag, coupling, counterexample = (out / name for name in demo.BUNDLES)
 
     with working("counting heads"):
         heads = demo.heads_table()
@@ -44,6 +45,11 @@ def toured(out: Path, overwrite: bool) -> Demo:
         report.show_coupling(demo.COUPLING.coupling.name, ranks, coupled_chain, recurrent)
     demo.write_bundle(coupling, coupled, coupled_chain, overwrite)
 
+    with working("checking claims"):
+        claims = [check(claim, demo.CLAIM_SIZES, bank="tuned", out=counterexample, overwrite=overwrite).as_dict() for claim in demo.CLAIMS]
+    if shown:
+        report.show_claims(claims)
+
     with working("drawing"):
         figure = _drawn(out)
     if shown:
@@ -55,6 +61,7 @@ def toured(out: Path, overwrite: bool) -> Demo:
             "adaptive": {"sequence": list(demo.SEQUENCE), "slots": slots, "chain": nested_chain.as_dict()},
             "depth": {"horizons": horizons, "chain": deep_chain.as_dict()},
             "coupling": {"ranks": ranks, "chain": coupled_chain.as_dict(), "rnn": recurrent},
+            "claims": claims,
             "figure": figure,
         }
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analyzer.errors import InputError
+from analyzer.targets.decisions import decision_of
 from analyzer.targets.protocol import Target
 from constructions.files.places import check_place
 from constructions.training import checkpoint as runs
@@ -43,6 +44,7 @@ def recipe_of(target: Target, options: Recipe, supervise: float = 0.0) -> recipe
 def shape_of(target: Target, options: Train, length: int) -> recipes.Shape:
     """The sizes of random weights."""
     remembering = target.as_memory_target
+    outputs = len(decision_of(target, 1).values) if options.classes else 1
     default = 2 * options.key_dim + 1 if remembering is None else remembering.readout.coordinates
     return recipes.Shape(
         heads=options.heads,
@@ -55,6 +57,7 @@ def shape_of(target: Target, options: Train, length: int) -> recipes.Shape:
         key_dim=options.key_dim,
         reach=options.reach if options.reach is not None else length if options.rpe == "table" else 0,
         readout="affine" if options.linear else "relu",
+        outputs=outputs,
     )
 
 

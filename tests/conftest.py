@@ -134,6 +134,7 @@ def random_network(
     dtype: str = "float64",
     bias: bool = True,
     reach: int = 9,
+    outputs: int = 1,
 ) -> Transformer:
     """Random weights of moderate size; log decays lie above 1, tables have `reach` distances."""
 
@@ -150,6 +151,6 @@ def random_network(
             pointer, tuple(rpe), kind, window,  # type: ignore[arg-type]
             rng.uniform(-3, 3, (heads, reach)).astype(dtype) if "table" in rpe else None,
         )  # fmt: skip
-        out = 1 if index == layers - 1 else width
+        out = outputs if index == layers - 1 else width
         stack.append(Layer(attention, FeedForward(normal(neurons, width), normal(neurons), normal(out, neurons))))
     return Transformer(normal(width, dim), normal(width) if bias else np.zeros(width, dtype), tuple(stack))

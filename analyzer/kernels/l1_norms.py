@@ -20,14 +20,20 @@ Kernels from which a memory kernel ρ is subtracted have two tails that cancel o
 
 where |c_0| exceeds what the rest can change the sign is constant and Σ_{A≤s<B} |κ − ρ| = |Σ_k c_k Σ_s (s−m)^k| up to C_K r^K (B−A), with
 power sums in closed form (Bernoulli polynomials); other blocks are halved, down to single terms.
+
+Other positions. KERPLE's heads (1 + rs)^{−p} are the powers (s + A)^{−p}, A = 1/r, with the same tails at s + A. A stride c moves the s-th
+value of a group to the place cs.
+
+State spaces. Modes Re(c z^s) with a complex z have the same tails, |c| |z|^S/(1−|z|), and Re(c e^{s log z}) is analytic in s.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
-from flint import arb, arb_poly, arb_series, ctx, fmpq, fmpq_poly
+from flint import acb, arb, arb_poly, arb_series, ctx, fmpq, fmpq_poly
 
 from analyzer.kernels.memory_kernels import MemoryKernel, power_series
 from analyzer.numbers import chebyshev
@@ -47,6 +53,8 @@ ORDER = 12
 """Taylor terms on a block: with r/m ≤ 1/16 the remainder of a power s^−p is below 2^-40 of it."""
 MAX_TERMS = 1 << 14
 """Single terms that the blocks of one kernel may fall back to; after that a block of unclear sign is only bounded."""
+NEGLIGIBLE = arb(2) ** -40
+"""The part of a tail that may be bounded instead of being summed."""
 FARTHEST = 1 << 60
 """Blocks end here at the latest."""
 
@@ -83,36 +91,46 @@ class Exponentials:
         return sum(terms, arb(0))
 
 
+_NOTHING = fmpq(0)
+
+
 @dataclass(frozen=True)
 class Powers:
-    """Σ_h amplitude_h s^{−p_h} for s ≥ 1 (nothing at s = 0), every p_h > 1."""
+    """Σ_h amplitude_h (s + A)^{−p_h}, every p_h > 1: for s ≥ 0 if the offset A is positive, for s ≥ 1 and nothing at s = 0 if A = 0."""
 
     exponents: tuple[fmpq, ...]
     amplitudes: tuple[arb, ...]
     progression: bool = False
+    offset: fmpq = _NOTHING
+
+    @property
+    def first(self) -> int:
+        """The first s with a value."""
+        return 0 if self.offset > 0 else 1
 
     def values(self, start: int, stop: int) -> list[arb]:
-        result = [arb(0)] if start == 0 < stop else []
-        seen = range(max(1, start), stop)
+        result = [arb(0)] * max(0, min(stop, self.first) - start)
+        seen = [arb(s + self.offset) for s in range(max(self.first, start), stop)]
         if self.progression and len(self.exponents) > 1:
             base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
             polynomial = arb_poly(list(self.amplitudes))
-            return result + [arb(s) ** -base * polynomial(arb(s) ** -step) for s in seen]
+            return result + [x**-base * polynomial(x**-step) for x in seen]
         exponents = [arb(p) for p in self.exponents]
-        for s in seen:
-            terms = (a * arb(s) ** -p for a, p in zip(self.amplitudes, exponents, strict=True))
+        for x in seen:
+            terms = (a * x**-p for a, p in zip(self.amplitudes, exponents, strict=True))
             result.append(sum(terms, arb(0)))
         return result
 
     def taylor(self, x: arb) -> arb_series:
         """Taylor series at x > 0 (possibly an interval)."""
         pairs = zip(self.amplitudes, self.exponents, strict=True)
-        return sum((arb_series([a]) * arb_series(power_series(x, arb(1), -arb(p))) for a, p in pairs), arb_series([0]))
+        return sum((arb_series([a]) * arb_series(power_series(x + arb(self.offset), arb(1), -arb(p))) for a, p in pairs), arb_series([0]))
 
     def tail(self, start: int) -> arb:
-        """Upper bound of Σ_{s≥start} |·| by the triangle inequality, Σ_h |A_h| ζ(p_h, start)."""
+        """Upper bound of Σ_{s≥start} |·| by the triangle inequality, Σ_h |A_h| ζ(p_h, start + A)."""
         with working_precision(TAIL_BITS):
-            terms = (abs(a) * arb(p).zeta(arb(max(1, start))) for a, p in zip(self.amplitudes, self.exponents, strict=True))
+            end = arb(max(self.first, start) + self.offset)
+            terms = (abs(a) * arb(p).zeta(end) for a, p in zip(self.amplitudes, self.exponents, strict=True))
             return sum(terms, arb(0))
 
     def is_slow(self) -> bool:
@@ -126,7 +144,7 @@ class Powers:
         polynomial = arb_poly(list(self.amplitudes))
         density = max(4, GRID // degree)  # m of the docstring
         cells = density * degree
-        edge = arb(start) - arb(1) / 2
+        edge = arb(start + self.offset) - arb(1) / 2
         end = edge**-step
         nodes = chebyshev.cosines(degree)
         samples = [_short(polynomial(end * (1 + y) / 2)) for y in nodes]
@@ -200,11 +218,69 @@ class Taps:
 
 
 @dataclass(frozen=True)
+class Modes:
+    """Σ_h Re(amplitude_h pole_h^s) for s ≥ 0, every |pole_h| < 1: what a real state space with such eigenvalues, or pairs, delivers."""
+
+    poles: tuple[acb, ...]
+    amplitudes: tuple[acb, ...]
+    progression: ClassVar[bool] = False
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        terms = [c * z**start for c, z in zip(self.amplitudes, self.poles, strict=True)]
+        result = []
+        for _ in range(start, stop):
+            result.append(sum((term.real for term in terms), arb(0)))
+            terms = [term * z for term, z in zip(terms, self.poles, strict=True)]
+        return result
+
+    def taylor(self, x: arb) -> arb_series:
+        """Taylor series of Re(c e^{s log z}) at x > 0 (possibly an interval); a pole that is exactly 0 is seen at s = 0 only."""
+        total = arb_series([0])
+        for c, z in zip(self.amplitudes, self.poles, strict=True):
+            if not z.is_zero():
+                rate = z.log()
+                angle = arb_series([rate.imag * x, rate.imag])
+                total += arb_series([rate.real * x, rate.real]).exp() * (c.real * angle.cos() - c.imag * angle.sin())
+        return total
+
+    def tail(self, start: int) -> arb:
+        """Upper bound of Σ_{s≥start} |·|."""
+        sizes = ((abs(c), abs(z)) for c, z in zip(self.amplitudes, self.poles, strict=True))
+        return sum((c * z**start / (1 - z) for c, z in sizes), arb(0))
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A group that is seen every `stride` tokens: its s-th value at the distance cs, nothing in between."""
+
+    group: "Exponentials | Powers | Taps"
+    stride: int
+
+    def _steps(self, start: int) -> int:
+        """The first s with cs ≥ start."""
+        return -(-start // self.stride)
+
+    def values(self, start: int, stop: int) -> list[arb]:
+        result = [arb(0)] * (stop - start)
+        first = self._steps(start)
+        for s, value in enumerate(self.group.values(first, self._steps(stop)), start=first):
+            result[self.stride * s - start] = value
+        return result
+
+    def tail(self, start: int) -> arb:
+        return self.group.tail(self._steps(start))
+
+
+Group = Exponentials | Powers | Modes | Taps | Strided
+"""What delivered kernels are made of."""
+
+
+@dataclass(frozen=True)
 class DeliveredKernel:
     """residual·1{s=0} plus the groups; `spikes` (lag → weight) and weighted memory kernels are subtracted: an error kernel is a kernel."""
 
     residual: fmpq
-    groups: tuple[Exponentials | Powers | Taps, ...]
+    groups: tuple[Group, ...]
     spikes: tuple[tuple[int, fmpq], ...] = ()
     subtracted: tuple[tuple[fmpq, MemoryKernel], ...] = ()
 
@@ -224,9 +300,9 @@ class DeliveredKernel:
         return sum((group.tail(start) for group in self.groups), known)
 
     def taylor(self, x: arb) -> arb_series:
-        """Taylor series at x beyond the residual, the spikes and the taps."""
+        """Taylor series at x beyond the residual, the spikes and the taps, of groups without a stride."""
         known = sum((-arb(weight) * memory.taylor(x) for weight, memory in self.subtracted), arb_series([0]))
-        return sum((group.taylor(x) for group in self.groups if not isinstance(group, Taps)), known)
+        return sum((group.taylor(x) for group in self.groups if not isinstance(group, Taps | Strided)), known)
 
     def floats(self, length: int) -> list[float]:
         """The first values, `length` of them at most, in float64: cut where the rest adds up to less than the last bit of 1."""
@@ -254,10 +330,14 @@ class Norm:
 
 def l1_norm(kernel: DeliveredKernel) -> Norm:
     """‖κ‖_ℓ¹: terms until the tail is a small share of the sum, or until a slow tail has to be integrated or summed on blocks."""
+    stride = _common_stride(kernel)
+    if stride is not None:
+        return _strided_norm(kernel, stride)
     count = 1 + max([64, *(2 * lag for lag, _ in kernel.spikes)])
     allowed = MAX_EVALUATIONS // (8 if kernel.subtracted else 1)  # values of a memory kernel cost more
-    most = max(count, allowed // max([1, *(len(g.amplitudes) for g in kernel.groups if not isinstance(g, Taps))]))
-    in_blocks = bool(kernel.subtracted) and not any(g.progression for g in kernel.groups if not isinstance(g, Taps))
+    summed = [g.group if isinstance(g, Strided) else g for g in kernel.groups]
+    most = max(count, allowed // max([1, *(len(g.amplitudes) for g in summed if not isinstance(g, Taps))]))
+    in_blocks = bool(kernel.subtracted) and not any(isinstance(g, Strided) or _is_progression(g) for g in kernel.groups)
     if in_blocks:
         analytic = [*(m.positive_from for _, m in kernel.subtracted), *(len(g.table) for g in kernel.groups if isinstance(g, Taps))]
         most = max([WINDOW, count, *analytic])
@@ -279,6 +359,30 @@ def l1_norm(kernel: DeliveredKernel) -> Norm:
             least, summed = integrated.lower(), integrated.upper()
         most_tail = most_tail.min(summed)
     return Norm((partial + least).lower(), (partial + most_tail).upper(), tuple(window))
+
+
+def _is_progression(group: Group) -> bool:
+    return not isinstance(group, Taps | Strided) and group.progression
+
+
+def _common_stride(kernel: DeliveredKernel) -> int | None:
+    """The stride of all groups, if they have one and nothing but spikes is subtracted."""
+    strides = {g.stride if isinstance(g, Strided) else 1 for g in kernel.groups}
+    return strides.pop() if len(strides) == 1 and strides != {1} and not kernel.subtracted else None
+
+
+def _strided_norm(kernel: DeliveredKernel, stride: int) -> Norm:
+    """κ lives on the multiples of c, where it is the kernel without a stride; spikes at other places are added as they are."""
+    on = tuple((lag // stride, weight) for lag, weight in kernel.spikes if lag % stride == 0)
+    off = {lag: arb(weight) for lag, weight in kernel.spikes if lag % stride}
+    inner = l1_norm(DeliveredKernel(kernel.residual, tuple(g.group for g in kernel.groups if isinstance(g, Strided)), on))
+    window = [arb(0)] * (stride * len(inner.window))
+    window[::stride] = inner.window
+    for lag, weight in off.items():
+        if lag < len(window):
+            window[lag] = -weight
+    missed = sum((abs(weight) for weight in off.values()), arb(0))
+    return Norm((inner.least + missed).lower(), (inner.most + missed).upper(), tuple(window))
 
 
 @dataclass
@@ -305,13 +409,13 @@ class _Blocks:
             self.left -= count
             return sum((abs(v) for v in self.kernel.values(start, stop)), arb(0))
         middle, radius = arb(fmpq(start + stop - 1, 2)), arb(fmpq(count - 1, 2))
-        with _order(ORDER + 1):
-            here = _coefficients(self.kernel.taylor(middle))
-            everywhere = _coefficients(self.kernel.taylor(arb(middle, radius)))
+        with series_order(ORDER + 1):
+            here = series_coefficients(self.kernel.taylor(middle))
+            everywhere = series_coefficients(self.kernel.taylor(arb(middle, radius)))
         remainder = abs(everywhere[ORDER]) * radius**ORDER
         spread = sum((abs(c) * radius**k for k, c in enumerate(here[1:ORDER], start=1)), remainder)
         if abs(here[0]) > spread:
-            signed = sum((c * arb(_power_sum(count, k)) for k, c in enumerate(here[:ORDER]) if k % 2 == 0), arb(0))
+            signed = sum((c * arb(power_sum(count, k)) for k, c in enumerate(here[:ORDER]) if k % 2 == 0), arb(0))
             return (abs(signed) + count * remainder * _SIGNED).nonnegative_part()
         crude = (count * (abs(here[0]) + spread).min(abs(everywhere[0]))).upper()
         if crude <= negligible or self.left <= 0 or count <= 2 * ORDER:
@@ -322,7 +426,7 @@ class _Blocks:
 
 
 @contextmanager
-def _order(terms: int) -> Iterator[None]:
+def series_order(terms: int) -> Iterator[None]:
     """Context in which power series keep so many terms."""
     previous, ctx.cap = ctx.cap, terms
     try:
@@ -331,7 +435,8 @@ def _order(terms: int) -> Iterator[None]:
         ctx.cap = previous
 
 
-def _coefficients(series: arb_series) -> list[arb]:
+def series_coefficients(series: arb_series) -> list[arb]:
+    """ORDER + 1 coefficients, zeros where the series ends."""
     found = series.coeffs()
     return found + [arb(0)] * (ORDER + 1 - len(found))
 
@@ -341,7 +446,7 @@ def _bernoulli(k: int) -> fmpq_poly:
     return fmpq_poly.bernoulli_poly(k)
 
 
-def _power_sum(count: int, k: int) -> fmpq:
+def power_sum(count: int, k: int) -> fmpq:
     """Σ_j (j − (count−1)/2)^k over 0 ≤ j < count, as (B_{k+1}((count+1)/2) − B_{k+1}((1−count)/2))/(k+1)."""
     polynomial = _bernoulli(k + 1)
     return (polynomial(fmpq(count + 1, 2)) - polynomial(fmpq(1 - count, 2))) / (k + 1)
@@ -359,3 +464,25 @@ def _integrated_tail(kernel: DeliveredKernel, start: int) -> arb:
 def norm_of(memory: MemoryKernel) -> Norm:
     """‖ρ‖_ℓ¹ of a memory kernel."""
     return l1_norm(DeliveredKernel(fmpq(0), (), subtracted=((fmpq(-1), memory),)))
+
+
+def tail_of(memory: MemoryKernel, start: int) -> tuple[arb, arb]:
+    """Both ends of Σ_{s≥start} |ρ(s)|: term by term until a closed sum or a bound is enough for the rest, or blocks take over."""
+    partial, count = arb(0), start
+    latest = max(start, memory.positive_from, MAX_TERMS >> 2)
+    while True:
+        closed = memory.sums_from(count)
+        if closed is not None and closed[1] - closed[0] <= NEGLIGIBLE * (partial + closed[1]):
+            return (partial + closed[0]).lower(), (partial + closed[1]).upper()
+        rest = memory.tail(count)
+        if rest <= NEGLIGIBLE * partial:
+            return partial.lower(), (partial + rest).upper()
+        if count >= latest:
+            break
+        stop = min(latest, max(2 * count, count + 64))
+        partial += sum((abs(v) for v in memory.values(count, stop)), arb(0))
+        count = stop
+    least, most = _Blocks(DeliveredKernel(fmpq(0), (), subtracted=((fmpq(-1), memory),))).tail(count, partial)
+    if closed is not None:
+        least, most = least.max(closed[0].lower()), most.min(closed[1].upper())
+    return (partial + least).lower(), (partial + most).upper()

@@ -86,6 +86,24 @@ class Factors:
             result *= angle.sin() if name == "sin" else angle.cos()
         return result
 
+    def delayed(self) -> "Factors":
+        """The same product at s − 1."""
+        c0, c1, c2 = self.exponent
+        powers = tuple(sorted((alpha, beta - alpha, q) for alpha, beta, q in self.powers))
+        waves = tuple(sorted((name, omega, phase - omega) for name, omega, phase in self.waves))
+        return Factors(powers, (c0 - c1 + c2, c1 - 2 * c2, c2), waves)
+
+    def sum_from(self, start: int) -> arb | None:
+        """Σ_{s≥start} of an exponential or of a power of one affine form that is positive there; None of anything else."""
+        c0, c1, c2 = self.exponent
+        if self.waves or c2 != 0 or len(self.powers) > 1:
+            return None
+        if not self.powers:
+            return arb(c0 + c1 * start).exp() / (1 - arb(c1).exp())
+        ((alpha, beta, q),) = self.powers
+        place = start + beta / alpha
+        return None if c1 != 0 or place <= 0 else arb(c0).exp() * arb(alpha) ** arb(q) * arb(-q).zeta(arb(place))
+
     def taylor(self, x: arb) -> arb_series:
         """Taylor series at x, to the order of the context; x may be an interval on which every αs + β is positive."""
         c0, c1, c2 = (arb(c) for c in self.exponent)
@@ -157,6 +175,22 @@ class MemoryKernel:
 
     def taylor(self, x: arb) -> arb_series:
         return sum((arb(c) * factors.taylor(x) for c, factors in self.terms), arb_series([0]))
+
+    def delayed(self) -> "MemoryKernel":
+        """ρ(s − 1) for s ≥ 1: one token further back. Needs ρ(0)."""
+        if not self.at_zero:
+            raise InputError(f"the kernel {self.text[:60]!r} is not defined at s = 0")
+        return MemoryKernel(f"{self.text} delayed by one", tuple((c, factors.delayed()) for c, factors in self.terms))
+
+    def sums_from(self, start: int) -> tuple[arb, arb] | None:
+        """(|Σ ρ(s)|, Σ_terms |c| Σ …) over s ≥ start: Σ |ρ(s)| lies between them. None if a term has no closed sum from there on."""
+        first, signed, unsigned = start if self.at_zero else max(1, start), arb(0), arb(0)
+        for c, factors in self.terms:
+            part = factors.sum_from(first)
+            if part is None:
+                return None
+            signed, unsigned = signed + arb(c) * part, unsigned + abs(arb(c)) * part
+        return abs(signed), unsigned
 
     @cached_property
     def positive_from(self) -> int:

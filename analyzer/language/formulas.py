@@ -1,13 +1,14 @@
 """Formulas in named real variables, such as a coupling `exp(-(u-v)**2)`: parsed over a whitelist, computed in any arithmetic.
 
-Text becomes a tree, never code. One tree serves four arithmetics: balls (`at`), truncated power series with ball coefficients
-(`taylor`: derivatives on whole intervals), and anything that looks like numpy (`compiled`: arrays, JAX). A ball or a coefficient that
-cannot be shown to be finite comes out as not finite: what is undefined somewhere in a box is never given a value there.
+Text becomes a tree, never code. One tree serves four arithmetics: rationals (`exact`), balls (`at`), truncated power series with ball
+coefficients (`taylor`: derivatives on whole intervals), and anything that looks like numpy (`compiled`: arrays, JAX). A ball or a
+coefficient that cannot be shown to be finite comes out as not finite: what is undefined somewhere in a box is never given a value
+there.
 """
 
 import ast
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,8 @@ from analyzer.numbers.exact import nearest
 
 MAX_NODES = 400
 MAX_EXPONENT = 64
+MAX_BITS = 65536
+"""Bits of a power of a rational; longer ones are enclosed instead."""
 FUNCTIONS = ("exp", "log", "sqrt", "sin", "cos", "tanh", "abs", "relu")
 
 Node = tuple[Any, ...]
@@ -38,6 +41,14 @@ class Formula:
         """The value on a box of balls (not finite if it cannot be shown to be)."""
         return self._balls(tuple(v if isinstance(v, arb) else arb(v) for v in point))
 
+    def exact(self, *point: fmpq) -> fmpq | None:
+        """The value at rationals, if only operations that keep numbers rational lead to it; None otherwise."""
+        try:
+            found: fmpq = self._rationals(point)
+            return found
+        except (NotRational, ZeroDivisionError):
+            return None
+
     def taylor(self, index: int, order: int, *point: arb) -> list[arb]:
         """Enclosures of ∂^j/j! in one variable for j = 0..order, on a box of balls."""
         before, ctx.cap = ctx.cap, order + 1
@@ -54,9 +65,17 @@ class Formula:
         run = _compile(self.root, _Arrays(xp))
         return lambda *values: run(values)
 
+    def symbolic(self, *point: Any) -> Any:
+        """The same as an expression of sympy."""
+        return _compile(self.root, _Symbols())(point)
+
     @cached_property
     def _balls(self) -> Callable[[tuple[arb, ...]], arb]:
         return _compile(self.root, _Balls())
+
+    @cached_property
+    def _rationals(self) -> Callable[[tuple[fmpq, ...]], fmpq]:
+        return _compile(self.root, _Rationals())
 
     @cached_property
     def _series(self) -> Callable[[tuple[arb_series, ...]], arb_series]:
@@ -71,6 +90,17 @@ class Formula:
     def used(self) -> set[str]:
         """Variables that really occur."""
         return {self.variables[node[1]] for node in _walk(self.root) if node[0] == "variable"}
+
+    def among(self, variables: Sequence[str], numbers: Mapping[str, int]) -> "Formula":
+        """The same function of `variables` alone, the others having become numbers."""
+
+        def changed(node: Node) -> Node:
+            if node[0] == "variable":
+                name = self.variables[node[1]]
+                return ("variable", variables.index(name)) if name in variables else ("number", fmpq(numbers[name]))
+            return (node[0], *(changed(part) if isinstance(part, tuple) else part for part in node[1:]))
+
+        return Formula(self.text, tuple(variables), changed(self.root))
 
 
 def parse_formula(text: Any, variables: Sequence[str], what: str) -> Formula:
@@ -93,7 +123,7 @@ def _walk(node: Node) -> Any:
 class FormulaReader(Reader[Node]):
     """Formulas: the tree itself, with exponents folded to numbers."""
 
-    functions = FUNCTIONS
+    functions: tuple[str, ...] = FUNCTIONS
 
     def __init__(self, text: str, variables: Sequence[str], what: str) -> None:
         super().__init__(text, what)
@@ -192,7 +222,7 @@ class _Balls:
     def power(self, base: arb, exponent: fmpq) -> arb:
         if exponent.q == 1:
             whole = int(exponent.p)
-            return _whole_power(base, whole) if whole >= 0 else 1 / _whole_power(base, -whole)
+            return whole_power(base, whole) if whole >= 0 else 1 / whole_power(base, -whole)
         return base.sqrt() ** int(exponent.p) if exponent.q == 2 and exponent > 0 else base ** arb(exponent)
 
     def over(self, above: arb, below: arb) -> arb:
@@ -217,7 +247,7 @@ class _Balls:
         return x.cos()
 
     def tanh(self, x: arb) -> arb:
-        return _tanh(x)
+        return tanh(x)
 
     def abs(self, x: arb) -> arb:
         return abs(x)
@@ -226,7 +256,75 @@ class _Balls:
         return x.max(arb(0))
 
 
-def _whole_power(base: arb, exponent: int) -> arb:
+class _Symbols:
+    """sympy, exactly: tanh is written by exponentials, so that what is equal can be seen to be."""
+
+    def __init__(self) -> None:
+        import sympy  # here, so that formulas do not wait for it
+
+        self.exp, self.log, self.sqrt, self.sin, self.cos, self.abs = sympy.exp, sympy.log, sympy.sqrt, sympy.sin, sympy.cos, sympy.Abs
+        self.rational, self.largest, self.constant = sympy.Rational, sympy.Max, sympy.pi
+
+    def number(self, value: fmpq) -> Any:
+        return self.rational(int(value.p), int(value.q))
+
+    def pi(self) -> Any:
+        return self.constant
+
+    def power(self, base: Any, exponent: fmpq) -> Any:
+        return base ** self.number(exponent)
+
+    def over(self, above: Any, below: Any) -> Any:
+        return above / below
+
+    def negative(self, x: Any) -> Any:
+        return -x
+
+    def tanh(self, x: Any) -> Any:
+        return 1 - 2 / (self.exp(2 * x) + 1)
+
+    def relu(self, x: Any) -> Any:
+        return self.largest(x, 0)
+
+
+class NotRational(ArithmeticError):
+    """A function was met whose values at rationals are, in general, none."""
+
+
+class _Rationals:
+    """fmpq: four operations, whole powers, abs and relu."""
+
+    def number(self, value: fmpq) -> fmpq:
+        return value
+
+    def pi(self) -> fmpq:
+        raise NotRational
+
+    def power(self, base: fmpq, exponent: fmpq) -> fmpq:
+        whole = int(exponent.p)
+        if exponent.q != 1 or abs(whole) * (int(base.p).bit_length() + int(base.q).bit_length()) > MAX_BITS:
+            raise NotRational
+        return base**whole
+
+    def over(self, above: fmpq, below: fmpq) -> fmpq:
+        return above / below
+
+    def negative(self, x: fmpq) -> fmpq:
+        return -x
+
+    def abs(self, x: fmpq) -> fmpq:
+        return abs(x)
+
+    def relu(self, x: fmpq) -> fmpq:
+        return max(x, fmpq(0))
+
+    def exp(self, x: fmpq) -> fmpq:
+        raise NotRational
+
+    log = sqrt = sin = cos = tanh = exp
+
+
+def whole_power(base: arb, exponent: int) -> arb:
     """x^n on a ball; the library's power is undefined on balls around 0, where odd powers are monotone and even ones not negative."""
     if exponent == 0:
         return arb(1) if base.is_finite() else arb.nan()
@@ -237,7 +335,7 @@ def _whole_power(base: arb, exponent: int) -> arb:
     return (base.lower() ** exponent).union(base.upper() ** exponent)
 
 
-def _tanh(x: arb) -> arb:
+def tanh(x: arb) -> arb:
     """tanh on a ball, from its ends; the library's is undefined on long balls around 0."""
     return x.lower().tanh().union(x.upper().tanh()) if x.is_finite() else arb.nan()
 
@@ -288,7 +386,7 @@ class _Series:
     def tanh(self, x: arb_series) -> arb_series:
         """t' = (1 − t²) x', coefficient by coefficient: finite on every interval, however long."""
         inner = [_real(x[j]) if x.prec > j else arb.nan() for j in range(ctx.cap)]
-        start = _tanh(inner[0])
+        start = tanh(inner[0])
         outer, slope = [start], [1 - start * start]
         for k in range(1, ctx.cap):
             outer.append(sum((slope[j] * (k - j) * inner[k - j] for j in range(k)), arb(0)) / k)

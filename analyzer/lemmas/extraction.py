@@ -17,6 +17,13 @@ For T = 1 the log factors only fall as α, γ → ∞; there we stop at the firs
 e ≤ Σ_{j>H−T} e_j(z)/Π(1−z_h) for T < H (3.3); log with p_h = B + η(h−1), zeros at every s ≤ H but T,
 e ≤ T^B ζ(B, H+1) Π_{j≤H, j≠T} |1 − (j/T)^η|^{−1} (3.4).
 
+In mean square over independent tokens of variance v the same interpolation banks have, since κ(s) − 1_T(s) = w(s) δ(s) with |δ| at most
+the uniform error of the interpolant and w the slowest head, e^{−γs} or s^{−1−γ}, whose ‖w‖₁ is the last factor of (3.1) and (3.2),
+
+    E|error|² ≤ v e² ‖w‖₂²/‖w‖₁²,    lin: (1−e^{−γ})/(1+e^{−γ}),    log: ζ(2+2γ)/ζ(1+γ)²                           (3.11)
+
+with e from (3.1) or (3.2).
+
 Lags B ≤ T known at run time only (Lemmas F.2, F.5), κ(s; B) = Σ_h a_h e^{−p_h(s−B)} or Σ_h a_h (s/B)^{−p_h}. The interpolation banks
 for T keep (3.1) and (3.2) for every B: shifted, κ(s; B) = κ_T(s − B + T), or rescaled, κ(s; B) = κ_T(sT/B), where s = B ± 1 stay
 outside the bump. Minimal banks: lin with T+1 heads, zeros at s − B + T = 0 … T−1; log with zeros at the ratios q = s/B < 1 that occur:
@@ -66,9 +73,17 @@ def _extraction(rpe: str) -> sympy.Expr:
     return 4 * B(n) * height / (sympy.pi * n * (2 * SIGMA[rpe]) ** n * (H - 1 - n) ** n)
 
 
+def _share(rpe: str) -> sympy.Expr:
+    if rpe == "lin":
+        return (1 - sympy.exp(-gamma)) / (1 + sympy.exp(-gamma))
+    return sympy.zeta(2 + 2 * gamma) / sympy.zeta(1 + gamma) ** 2
+
+
 SIGMA = _Formulas(_sigma)
 EXTRACTION = _Formulas(_extraction)
 """(3.1) and (3.2)."""
+MEAN_SQUARE_SHARE = _Formulas(_share)
+"""The factor of (3.11)."""
 
 z = sympy.Function("z")
 
@@ -220,6 +235,12 @@ def extraction_bound(rpe: Rpe, lag: int, heads: int, rate: int, tuning: Tuning) 
     if heads < rate + 2:
         return arb.pos_inf()
     return coefficient(rpe, lag, rate, tuning) / arb(heads - 1 - rate) ** rate
+
+
+def mean_square_share(rpe: Rpe, slowest: fmpq) -> arb:
+    """‖w‖₂²/‖w‖₁² of the slowest head w(s) = e^{−γs} or s^{−1−γ}: an interpolation bank's error kernel is w(s) times what is below its
+    uniform error, so that v e² times this bounds its mean square (3.11)."""
+    return evaluate(MEAN_SQUARE_SHARE[rpe], {gamma: slowest})
 
 
 def minimal_bound(rpe: Rpe, lag: int, decays: Sequence[fmpq]) -> arb:

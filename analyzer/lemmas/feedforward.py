@@ -62,6 +62,8 @@ def _finite(value: arb) -> arb:
 
 READOUT_SHARE = 4
 """Total errors of this many read-out errors can be built: a read-out has half of the error, and a larger error has a larger box."""
+MOST_ASKED = 2**240
+"""Widths that are still computed: a Barron norm of 10^6 to the least error that is built, 10^-30, asks for fewer."""
 LEAST_PIECES = 3
 """Intervals per smooth ridge at least: two inner knots fix the affine part of the spline from the stored neurons alone."""
 
@@ -86,16 +88,16 @@ def _spline_plan(constants: list[arb], readout: ReadOut, interior: int) -> FeedF
     return FeedForwardPlan("spline", width, tuple(pieces), 0, error)
 
 
-def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
+def plan_spline(readout: ReadOut, radii: list[arb], width: int | None, error: float | None, most: int = MAX_WIDTH) -> FeedForwardPlan:
     """The spline plan of a given width, or the narrowest found for a given error (a doubling and bisection over knots)."""
     constants = _spline_constants(readout, radii)
     if width is not None:
         check_width(width, readout)
         return _spline_plan(constants, readout, width - least_width(readout))
-    return _narrowest(lambda k: _spline_plan(constants, readout, k), error)
+    return _narrowest(lambda k: _spline_plan(constants, readout, k), error, most)
 
 
-def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
+def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: float | None, most: int = MAX_WIDTH) -> FeedForwardPlan:
     """The Barron plan of a given width, or the narrowest for a given error."""
     norm = _finite(readout.barron_norm(radii, kinks=False))
 
@@ -109,12 +111,19 @@ def plan_barron(readout: ReadOut, radii: list[arb], width: int | None, error: fl
     if width is not None:
         check_width(width, readout)
         return plan(max(1, width - least_width(readout)))
-    return _narrowest(plan, error)
+    return _narrowest(plan, error, most)
 
 
-def plan_feedforward(kind: str, readout: ReadOut, radii: list[arb], width: int | None, error: float | None) -> FeedForwardPlan:
-    """`spline` or `barron`, by width or by error."""
-    return (plan_spline if kind == "spline" else plan_barron)(readout, radii, width, error)
+def plan_feedforward(
+    kind: str, readout: ReadOut, radii: list[arb], width: int | None, error: float | None, most: int = MAX_WIDTH
+) -> FeedForwardPlan:
+    """`spline` or `barron`, by width or by error; an error that asks for more than `most` knots or draws is refused."""
+    return (plan_spline if kind == "spline" else plan_barron)(readout, radii, width, error, most)
+
+
+def asked_width(kind: str, readout: ReadOut, radii: list[arb], error: float) -> int:
+    """The width that the budget asks for, however large: as error^{-1/2} for splines, error^{-2} for Barron samples."""
+    return plan_feedforward(kind, readout, radii, None, error, MOST_ASKED).width
 
 
 def check_width(width: int, readout: ReadOut) -> None:
@@ -124,15 +133,14 @@ def check_width(width: int, readout: ReadOut) -> None:
         raise Refusal(f"width {width} is out of range: this read-out needs {least} to {MAX_WIDTH} neurons", {"width": None})
 
 
-def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None) -> FeedForwardPlan:
+def _narrowest(plan: Callable[[int], FeedForwardPlan], error: float | None, most: int) -> FeedForwardPlan:
     assert error is not None
     high = 1
     while upper(plan(high).error) > error:
         high *= 2
-        if high > MAX_WIDTH:
+        if high > most:
             raise Refusal(
-                f"a read-out error of {error:.3g} needs more than {MAX_WIDTH} neurons "
-                f"({high // 2} reach {upper(plan(high // 2).error):.3g})",
+                f"a read-out error of {error:.3g} needs more than {most} neurons ({high // 2} reach {upper(plan(high // 2).error):.3g})",
                 *({"ffn": "spline"} for _ in range(plan(1).kind == "barron")),
                 *larger_error(READOUT_SHARE * upper(plan(high // 2).error)),
             )

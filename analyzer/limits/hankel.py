@@ -163,7 +163,7 @@ def helson_section(kernel: MemoryKernel, rows: Sequence[int]) -> list[list[arb]]
     return [[products[m * n] for n in rows] for m in rows]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _section(kernel: MemoryKernel, rpe: Rpe, edges: tuple[int, ...]) -> list[list[arb]]:
     """The section of a kernel for the heads of one type: computing it is the slow part, and all H share it."""
     with working_precision(BITS):
@@ -188,12 +188,17 @@ def singular_bound(section: list[list[arb]], vectors: Sequence[Sequence[int]], c
     return True
 
 
-def matrix_bound(section: list[list[arb]], heads: int) -> tuple[fmpq, tuple[tuple[int, ...], ...]]:
-    """A certified lower bound of σ_{H+1} of a section (0 if there is none), with the vectors that show it."""
+@lru_cache(maxsize=8)
+def _singular(kernel: MemoryKernel, rpe: Rpe, edges: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Numerical singular values and vectors (rows) of a section."""
+    _, values, rows = np.linalg.svd(np.array([[float(v) for v in row] for row in _section(kernel, rpe, edges)]))
+    return values, rows
+
+
+def matrix_bound(section: list[list[arb]], values: np.ndarray, rows: np.ndarray, heads: int) -> tuple[fmpq, tuple[tuple[int, ...], ...]]:
+    """A certified lower bound of σ_{H+1} of a section (0 if there is none) with the vectors that show it, from its numerical ones."""
     if len(section) <= heads:
         return fmpq(0), ()
-    numbers = np.array([[float(v) for v in row] for row in section])
-    _, values, rows = np.linalg.svd(numbers)
     scaled = tuple(tuple(round(float(v) * 2**VECTOR_BITS) for v in row) for row in rows[: heads + 1])
     for share in SHRINK:
         claim = fmpq(*(float(values[heads]) * (1 - share)).as_integer_ratio())
@@ -221,15 +226,21 @@ def section_bound(kernel: MemoryKernel, rpe: Rpe, heads: int, rows: int = PLAIN)
     """The singular value bound of a section with about so many rows."""
     edges = block_edges(kernel, rows) if rpe == "lin" else tuple(range(1, rows + 1))
     with working_precision(BITS):
-        claim, vectors = matrix_bound(_section(kernel, rpe, edges), heads)
+        claim, vectors = matrix_bound(_section(kernel, rpe, edges), *_singular(kernel, rpe, edges), heads)
         return LowerBound(claim, "hankel" if rpe == "lin" else "helson", edges, vectors)
 
 
-def lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int) -> LowerBound:
-    """The best of the bounds offered here; a plain section that leaves something out is tried three times as large."""
+def singular_lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int) -> LowerBound:
+    """The bound by singular values; a plain section that leaves something out is tried three times as large."""
     best = section_bound(kernel, rpe, heads)
     if len(best.edges) <= PLAIN + 1 and kernel.tail(PLAIN // 2) > 1e-3 * max(best.value, 1e-9):
         best = max(best, section_bound(kernel, rpe, heads, 3 * PLAIN), key=lambda bound: bound.claim)
+    return best
+
+
+def lower_bound(kernel: MemoryKernel, rpe: Rpe, heads: int) -> LowerBound:
+    """The best of the bounds offered here."""
+    best = singular_lower_bound(kernel, rpe, heads)
     with working_precision(BITS):
         signs = LowerBound(sign_bound(kernel, heads, SIGN_WINDOW), "signs", (SIGN_WINDOW,))
     return signs if signs.claim > best.claim else best

@@ -167,6 +167,18 @@ _FUNCTIONS: dict[Any, Callable[..., arb]] = {
     sympy.zeta: lambda s, a=None: s.zeta() if a is None else s.zeta(a),
     sympy.sqrt: lambda x: x.sqrt(),
     sympy.chebyshevu: lambda n, x: x.chebyshev_u(int(n.unique_fmpz())),
+    sympy.sin: lambda x: x.sin(),
+    sympy.cos: lambda x: x.cos(),
+    sympy.tanh: lambda x: x.lower().tanh().union(x.upper().tanh()) if x.is_finite() else arb.nan(),
+    sympy.Abs: lambda x: abs(x),
+    sympy.sign: lambda x: arb(1) if x > 0 else arb(-1) if x < 0 else arb(-1).union(arb(1)),
+    sympy.Heaviside: lambda x, _: arb(1) if x > 0 else arb(0) if x < 0 else arb(0).union(arb(1)),
+    sympy.floor: lambda x: x.floor(),
+    sympy.ceiling: lambda x: x.ceil(),
+    sympy.gamma: lambda x: x.gamma(),
+    sympy.polygamma: lambda k, x: x.digamma() if k == 0 else arb.nan(),
+    sympy.Min: lambda *values: -maximum([-value for value in values]),
+    sympy.Max: lambda *values: maximum(list(values)),
 }
 
 

@@ -63,6 +63,13 @@ class Neurons:
         return result
 
 
+def slope_changes(knots: Sequence[fmpq], values: Sequence[fmpq]) -> list[fmpq]:
+    """Weights of relu(x − u_i) in the spline through the values, minus its value at the first knot."""
+    ends = zip(itertools.pairwise(values), itertools.pairwise(knots), strict=True)
+    slopes = [(b - a) / (v - u) for (a, b), (u, v) in ends]
+    return [*slopes[:1], *(b - a for a, b in itertools.pairwise(slopes))]
+
+
 def chord_error(length: arb, coefficients: Sequence[arb]) -> tuple[arb, arb]:
     """(below, above) with −below ≤ g − I g ≤ above for (g, g', g''/2) on an interval of this length; infinite if neither bound holds."""
     _, slope, half = coefficients
@@ -115,6 +122,31 @@ def bilinear_error(taylor: Callable[[int, arb, arb], list[arb]], us: Sequence[fm
         if not (below.is_finite() and above.is_finite()):
             return arb.pos_inf()
     return ((below + above) / 2).upper()
+
+
+def seen_error(taylors: Sequence[Callable[[int, arb, arb], list[arb]]], us: Sequence[fmpq], vs: Sequence[fmpq]) -> arb:
+    """Upper bound of sup_u ½ osc_{s,v} (ρ_s − I ρ_s) over the cells of a grid: what softmax over s and v sees when u asks.
+
+    `taylors[s](index, u, v)` gives (ρ_s, ∂ρ_s, ∂²ρ_s/2) in one variable on a box. With I = I_u I_v the error is ρ − I_u ρ, at one u
+    the number −(u − a)(b − u)/2 times some ρ_uu on the cell, whose spread alone is seen, and a mean of ρ − I_v ρ at the ends of the cell.
+    """
+    asking, below, above = arb(0), arb(0), arb(0)
+    columns = _blocks(vs)
+    for parts_u, long_u in _blocks(us):
+        seen = []
+        for taylor, (parts_v, long_v) in itertools.product(taylors, columns):
+            boxes = list(itertools.product(parts_u, parts_v))
+            in_u, in_v = ([_join(values) for values in zip(*(taylor(index, *box) for box in boxes), strict=True)] for index in (0, 1))
+            low, high = chord_error(long_v, in_v)
+            below, above = below.max(low), above.max(high)
+            seen.append(in_u)
+        _, slope, half = (_join(values) for values in zip(*seen, strict=True))
+        found = [long_u**2 / 4 * (half.upper() - half.lower())] if half.is_finite() else []
+        found += [long_u / 2 * (slope.upper() - slope.lower())] if slope.is_finite() else []
+        asking = asking.max(min((bent.upper() for bent in found), key=float, default=arb.pos_inf()))
+        if not (asking.is_finite() and below.is_finite() and above.is_finite()):
+            return arb.pos_inf()
+    return ((asking + below + above) / 2).upper()
 
 
 def _blocks(knots: Sequence[fmpq]) -> list[tuple[list[arb], arb]]:

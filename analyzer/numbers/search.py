@@ -1,6 +1,10 @@
-"""Searches over whole numbers: the least size at which a condition begins to hold."""
+"""Searches: the least size at which a condition begins to hold, among whole numbers or among short dyadic ones."""
 
 from collections.abc import Callable
+
+from flint import fmpq
+
+from analyzer.errors import Refusal
 
 
 def least_whole(holds: Callable[[int], bool], fails: int, enough: int) -> int:
@@ -16,3 +20,23 @@ def least_whole(holds: Callable[[int], bool], fails: int, enough: int) -> int:
         else:
             fails = middle
     return enough
+
+
+MAX_DOUBLINGS = 160
+"""Halvings of b or doublings of B before giving up: they cover errors down to 2^-150, far below the least error offered."""
+
+
+def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> fmpq:
+    """A short dyadic parameter for which `holds`, within 2^-10 of the threshold; `holds` must be monotone."""
+    good = start
+    for _ in range(MAX_DOUBLINGS):
+        if holds(good):
+            break
+        good = good * 2 if grow else good / 2
+    else:
+        raise Refusal("no minimal bank reaches this error for this read-out")
+    bad = good / 2 if grow else good * 2
+    for _ in range(10):
+        middle = (good + bad) / 2
+        good, bad = (middle, bad) if holds(middle) else (good, middle)
+    return good

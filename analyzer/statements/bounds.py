@@ -1,9 +1,10 @@
 """A bound as a result: the number, its parts, the formula behind it."""
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from analyzer.notebooks import html_of
+from analyzer.notebooks import drawn, html_of
 from analyzer.numbers.exact import decimal_above
 
 if TYPE_CHECKING:
@@ -74,10 +75,17 @@ class Choices:
     theorem: str
     rows: tuple[dict[str, Any], ...]
     error: float | None
+    figure: str | None = None
+    """Where its figure was written."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {"theorem": self.theorem, "error": self.error, "rows": [dict(row) for row in self.rows]}
+        written = {} if self.figure is None else {"figure": self.figure}
+        return {"theorem": self.theorem, "error": self.error, "rows": [dict(row) for row in self.rows], **written}
+
+    def draw(self, path: str | Path) -> Self:
+        """The same with its figure written as a .pdf, .svg or .png file: heads or errors of every choice as bars."""
+        return replace(self, figure=drawn(self, path))
 
     def _repr_html_(self) -> str | None:
         return html_of(self)

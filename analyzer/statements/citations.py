@@ -24,6 +24,7 @@ LAWS = {
     "minimal": _law("lemmaformer_lag_law", "The lag law: T heads see T tokens back, and no fewer do", "lag-law"),
     "balanced": _law("lemmaformer_budgeted_error", "The budgeted error: what a lag costs in an arithmetic", "budgeted-error"),
     "centred": _law("lemmaformer_coupling_rank", "The rank of a coupling modulo functions of the query", "coupling-rank"),
+    "least-squares": _law("lemmaformer_least_squares", "Best weights in mean square for given decays", "least-squares"),
     "shift-chain": _law("lemmaformer_shift_chain", "Chains of shifts: L H >= T, and any lag in floats", "shift-chain"),
 }
 """By bank or theorem: which of our own laws a network rests on."""
@@ -31,4 +32,4 @@ LAWS = {
 
 def own_citations(theorem: str | None, bank: str | None) -> str:
     """The software, and the laws behind a network of this theorem and bank."""
-    return "\n".join([SOFTWARE, *(LAWS[name] for name in (bank, theorem) if name in LAWS)])
+    return "\n".join([SOFTWARE, *(LAWS[name] for name in dict.fromkeys((bank, theorem)) if name in LAWS)])

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from analyzer.errors import InputError, OptionValue
+from analyzer.notebooks import html_of
 from analyzer.options import Options
 from analyzer.statements.theorem import Theorem
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 GROUP = "lemmaformer.theorems"
 HOUSE = os.path.dirname(os.path.dirname(__file__))
-ROOMS = ("theorems", "limits")
+ROOMS = ("theorems", "theorems.positions", "limits")
 SHARED = ("__init__.py", "base.py")
 
 
@@ -55,6 +56,9 @@ class Registry(Mapping[str, Theorem]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
     def is_own(self, name: str) -> bool:
         """Whether this distribution has a file for it; nothing is loaded."""
         return "_" not in name and _module(name) in self._files()
@@ -65,19 +69,19 @@ class Registry(Mapping[str, Theorem]):
 
     def of_kind(self, kind: str) -> list[Theorem]:
         """The theorems that build networks for a kind of target."""
-        return [theorem for theorem in self.values() if theorem.target == kind and theorem.build is not None]
+        return [theorem for theorem in self.values() if kind in theorem.kinds and theorem.build is not None]
 
     def choose(self, target: "Target", given: Mapping[str, OptionValue], options: Options | None = None) -> tuple[Theorem, Options]:
         """The theorem that networks for this target and these options belong to, and the options as its class reads them."""
         candidates = [theorem for theorem in self.of_kind(target.kind) if theorem.shelf < Theorem.shelf]
-        family = candidates[0].options
+        family = candidates[0].options_for(target.kind)
         assert family is not None  # theorems that build have options
         read = family.of(options, given)
         return next(theorem for theorem in candidates if theorem.applies(target, read)), read
 
     def _files(self) -> dict[str, str]:
         """The room of every theorem's file."""
-        rooms = {room: os.listdir(os.path.join(HOUSE, room)) for room in ROOMS}
+        rooms = {room: os.listdir(os.path.join(HOUSE, *room.split("."))) for room in ROOMS}
         return {name[:-3]: room for room, names in rooms.items() for name in sorted(names) if name.endswith(".py") and name not in SHARED}
 
 

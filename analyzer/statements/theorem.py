@@ -12,7 +12,7 @@ for which all of it must work: they are this theorem's rows of the conformance t
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import sympy
 
     from analyzer.statements.bounds import Bound
+    from analyzer.statements.designs import Design, Proven
 
 Pointer = str | Callable[..., Any]
 
@@ -54,6 +55,8 @@ class Theorem:
     target: str | None = None
     """The kind of targets that it speaks of."""
     options: type[Options] | None = None
+    others: Mapping[str, type[Options]] = field(default_factory=dict)
+    """Further kinds of targets, with the options of their networks."""
     bound_options: type[Options] | None = None
     needs_target: bool = True
     """Whether its bound speaks of a target, or can do with sizes among the options."""
@@ -70,6 +73,10 @@ class Theorem:
     verify: Pointer | None = None
     applies: Callable[[Any, Any], bool] = lambda target, options: True
     """Whether a network with these options belongs to this theorem rather than to another one about the same targets."""
+    designs: "Callable[[Any, str], Iterable[Design]] | None" = None
+    """The designs in which networks for (target, dtype) come, for `plan`; by default all combinations of its named options."""
+    proven: "Callable[[Any, Any], Proven] | None" = None
+    """The sizes for which it promises the error of (target, options), for `plan`; by default what its bound, solved for it, says."""
     cases: tuple[Case, ...] = ()
     shelf: float = 1000.0
     """Its place in lists."""
@@ -78,6 +85,15 @@ class Theorem:
 
     def __repr__(self) -> str:
         return f"<{self.id}: {self.title}>"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds of targets that it speaks of."""
+        return () if self.target is None else (self.target, *self.others)
+
+    def options_for(self, kind: str) -> type[Options] | None:
+        """The options of its networks for a kind of targets."""
+        return self.others.get(kind, self.options)
 
     @property
     def is_limit(self) -> bool:

@@ -23,7 +23,7 @@ from analyzer.language.expressions import Sum, parse
 from analyzer.language.reader import names_in
 from analyzer.numbers.exact import from_text, nearest, rational, to_text
 from analyzer.numbers.profiles import FUNCTIONS
-from analyzer.targets.protocol import ArrayMap, RememberingTarget, as_tuple, half_spread, lagged_kernel, shortened
+from analyzer.targets.protocol import ArrayMap, LetterReading, RememberingTarget, as_tuple, half_spread, lagged_kernel, shortened
 from analyzer.targets.readout import ReadOut, read_out
 
 if TYPE_CHECKING:
@@ -255,6 +255,17 @@ class AdaptiveMemory(RememberingTarget):
             known[k + 1] = sequence[t - lags[k]]
         count = len(self.memories)
         return Situation(tuple(known[s] for s in range(count + 1)), tuple(lags[k] for k in range(count)))
+
+    def combinations(self, slots: Sequence[int]) -> set[tuple[int, ...]]:
+        """Letters of the slots in all situations."""
+        return {tuple(situation.tokens[slot] for slot in slots) for situation in self.situations}
+
+    def readings(self) -> tuple[LetterReading, ...]:
+        """One for every situation."""
+        return tuple(
+            LetterReading(dict(zip((0, *s.lags), s.tokens, strict=True)), self.readout([arb(v) for v in self.point(s)]))
+            for s in self.situations
+        )
 
     def occurring(self, k: int) -> tuple[int, ...]:
         """The lags of memory k that occur, increasing."""

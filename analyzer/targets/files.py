@@ -75,10 +75,24 @@ def _coupling_from_dict(data: dict[str, Any], source: str) -> Target:
     return coupling_from_dict(data, source)
 
 
+def _sequence_from_dict(data: dict[str, Any], source: str) -> Target:
+    from analyzer.targets.sequence import sequence_from_dict  # here, so that memories do not wait for numpy
+
+    return sequence_from_dict(data, source)
+
+
+def _points_from_dict(data: dict[str, Any], source: str) -> Target:
+    from analyzer.targets.points import points_from_dict
+
+    return points_from_dict(data, source)
+
+
 READERS: dict[str, Callable[[dict[str, Any], str], Target]] = {
     "fixed": _fixed_from_dict,
     "adaptive": adaptive_from_dict,
     "kernel": _kernel_from_dict,
     "coupling": _coupling_from_dict,
+    "sequence": _sequence_from_dict,
+    "points": _points_from_dict,
 }
 """Who reads a target of which kind."""

@@ -55,7 +55,7 @@ class FixedMemory(ConvolvedTarget):
         if list(self.lags) != sorted(self.lags):
             raise InputError("the lags must be increasing: m1 is the shortest")
         if self.alphabet is not None:
-            object.__setattr__(self, "alphabet", _letters(as_tuple(self.alphabet, "the alphabet", "letters such as -1, 1")))
+            object.__setattr__(self, "alphabet", alphabet_of(as_tuple(self.alphabet, "the alphabet", "letters such as -1, 1")))
         _ = self.readout
 
     @property
@@ -159,7 +159,7 @@ def _shifted(tokens: Any, lag: int, xp: Any) -> Any:
     return xp.concatenate([zeros, tokens[..., : max(0, length - lag), :]], axis=-2)
 
 
-def _letters(values: Sequence[Any]) -> tuple[fmpq, ...]:
+def alphabet_of(values: Sequence[Any]) -> tuple[fmpq, ...]:
     """Letters as exact numbers, increasing."""
     if not 2 <= len(values) <= MAX_LETTERS:
         raise InputError(f"the alphabet has {len(values)} letters; give between 2 and {MAX_LETTERS}")

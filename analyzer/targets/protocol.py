@@ -14,7 +14,9 @@ Functions of arrays run on numpy (float64, for measuring) or JAX (for training),
 them are sampled, never certified.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -22,6 +24,7 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
 from analyzer.kernels.memory_kernels import MemoryKernel
+from analyzer.notebooks import html_of
 from analyzer.numbers.exact import lower, maximum
 from analyzer.targets.readout import ReadOut
 
@@ -33,6 +36,14 @@ ArrayMap = Callable[[Any], Any]
 
 MAX_DESCRIPTION = 60
 """Characters of a target's description."""
+
+
+@dataclass(frozen=True)
+class LetterReading:
+    """Letters that f reads, by their distances (places in the alphabet), and its value there."""
+
+    letters: Mapping[int, int]
+    value: arb
 
 
 class Target(Protocol):
@@ -141,6 +152,13 @@ class MemoryTarget(Target, Protocol):
     def lag_values(self, xp: ModuleType) -> ArrayMap | None:
         """Tokens (…, N, d) → the lag of every memory, (…, N, M); None where lags do not depend on tokens, or there are none."""
 
+    def combinations(self, slots: Sequence[int]) -> Iterable[tuple[int, ...]]:
+        """Places in the alphabet of the letters in some slots, all ways that occur; a slot is a coordinate of (x_t, memories), or one of
+        these tokens where letters are whole tokens."""
+
+    def readings(self) -> "Sequence[LetterReading] | None":
+        """Where lags depend on tokens: every way in which the letters that f reads can lie; None where they do not."""
+
     def mean_kernel(self, tokens: "np.ndarray", slopes: "np.ndarray") -> "np.ndarray":
         """Σ_k mean of slopes_k ρ_k(s) over sequences (batch, N, d), (N, d): ρ_0 = 1_0 for x_t, ρ_k = 1_lag or the kernel of memory k at the
         last position; slopes (batch, 1 + M, d)."""
@@ -176,6 +194,9 @@ class LayerTarget(MemoryTarget, Protocol):
 
 class TokenTarget:
     """What targets agree on unless they say otherwise: tokens in [−1, 1]^dim, no alphabet, no memories."""
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     @property
     def domain(self) -> tuple[int, int]:
@@ -256,6 +277,12 @@ class RememberingTarget(TokenTarget):
         return None
 
     def lag_values(self, xp: Any) -> ArrayMap | None:
+        return None
+
+    def combinations(self: MemoryTarget, slots: Sequence[int]) -> Iterable[tuple[int, ...]]:
+        return product(range(len(_letters_of(self))), repeat=len(slots))
+
+    def readings(self) -> "Sequence[LetterReading] | None":
         return None
 
     def values(self: MemoryTarget, xp: Any) -> ArrayMap:

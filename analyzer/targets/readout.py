@@ -131,6 +131,11 @@ def read_out(text: str | None, memories: Sequence[str], dim: int) -> ReadOut:
     return _ridge_sum(text, tuple(slots), dim, parsed)
 
 
+def read_out_of(text: str, slots: Sequence[str]) -> ReadOut:
+    """F on slots of one coordinate each that are all equal in rank, such as the coordinates y1, y2, … of a mean; it may be a constant."""
+    return _ridge_sum(text, tuple(slots), 1, parse(text, {name: k for k, name in enumerate(slots)}, 1, "F"))
+
+
 def _ridge_sum(text: str, slots: tuple[str, ...], dim: int, parsed: Sum) -> ReadOut:
     linear = Sum(parsed.coordinates, {m: c for m, c in parsed.polynomial.items() if sum(m) <= 1})
     affine, constant = linear.affine_parts()

@@ -51,6 +51,7 @@ import sympy
 from analyzer.families import DEFAULT_ERROR, Coupling, CouplingBound
 from analyzer.numbers.exact import upper
 from analyzer.statements.bounds import Bound
+from analyzer.statements.designs import Design, Proven, product_of
 from analyzer.statements.theorem import Case, Theorem
 
 if TYPE_CHECKING:
@@ -141,6 +142,23 @@ def bound(target: "CouplingTarget", options: CouplingBound) -> Bound:
     return Bound(ID, upper(promised.total), parts, EXPRESSION, {}, data, claim="worst-case error")
 
 
+def designs(target: "CouplingTarget", dtype: str) -> list[Design]:
+    """Both decompositions; the rank and the knots follow from the error."""
+    return product_of(pod=("pod", "centred"))
+
+
+def proven(target: "CouplingTarget", options: Coupling) -> Proven:
+    """Two layers with one head of m_h coordinates; one row of kinks for all splines, or the splines of F on the range of f."""
+    from analyzer.lemmas.low_rank import plan_readout, plan_sizes
+    from analyzer.numbers.exact import rational
+
+    error = DEFAULT_ERROR if options.error is None else options.error
+    _, knots = plan_sizes(target, options.pod, options.rank, options.knots, error, "exact")
+    low, high = (rational(end) for end in target.value_range)
+    readout = len(plan_readout(target, low, high, error))
+    return Proven(2, 1, max(knots, readout), width_for="queries, keys and values" if knots > readout else "read-out", attention="rank")
+
+
 _SMALL = {"kind": "coupling", "rho": "-(u-v)**2", "f": "x", "F": "y", "length": 4}
 
 THEOREM = Theorem(
@@ -157,6 +175,8 @@ THEOREM = Theorem(
     citation=citation,
     build="constructions.theorems.jl_4_2:build",
     verify="verify.theorems.jl_4_2:verify",
+    designs=designs,
+    proven=proven,
     cases=(Case(_SMALL, {"rank": 3, "knots": 16}, {"rank": 3}), Case(_SMALL, {"error": 0.1, "dtype": "float32"}, {"error": 0.1})),
     shelf=9,
 )

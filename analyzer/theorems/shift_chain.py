@@ -46,6 +46,7 @@ from analyzer.families import MAX_DEPTH, Fixed
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.numbers.exact import UNIT
+from analyzer.statements.designs import Design, Proven, bank_work, depth_work, product_of
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.fixed import FixedMemory
 from analyzer.theorems import base, thm_3_1
@@ -236,6 +237,44 @@ def restored_graph(rpe: ex.Rpe, bank: str, lag: int, resets: bool) -> "nx.DiGrap
     return graph
 
 
+MOST_DEPTHS = 8
+"""Numbers of layers that are set side by side."""
+MOVED = 4
+"""Neurons that move one coordinate from one shift to the next: two read what arrived, two clear what was there."""
+
+
+def depths(lag: int) -> list[int]:
+    """The fewest layers, two at least, for every number of heads ⌈T/L⌉ that they leave; of many, about evenly on a logarithmic scale."""
+    found = sorted({least_heads(lag, heads) for heads in {least_heads(lag, layers) for layers in range(2, min(lag, MAX_DEPTH) + 1)}})
+    if len(found) <= MOST_DEPTHS:
+        return found
+    wanted = [2 * (found[-1] / 2) ** (k / (MOST_DEPTHS - 1)) for k in range(MOST_DEPTHS)]
+    return sorted({min(found, key=lambda layers: abs(math.log(layers / about))) for about in wanted})
+
+
+def designs(target: FixedMemory, dtype: str) -> list[Design]:
+    """Chains of several depths; in floats with either bank, and of the depth that the planner finds; restored where there are letters."""
+    exact = dtype == "exact"
+    chains: list[OptionValue] = [*depths(target.lags[-1]), *(() if exact else ("auto",))]
+    ways = base.read_out_ways(target.readout) if target.alphabet is None else ("spline",)
+    restored = {} if target.alphabet is None else {"restore": True}
+    return [{**design, **restored} for design in product_of(depth=chains, bank=BANKS[:1] if exact else BANKS, ffn=ways)]
+
+
+def proven(target: FixedMemory, options: Fixed) -> Proven:
+    """L layers of ⌈T/L⌉ heads, which by (3.3) make every shift as exact as one likes; the width of the read-out or of the moves between."""
+    error = thm_3_1.DEFAULT_ERROR if options.error is None else options.error
+    if target.alphabet is not None or not isinstance(options.depth, int):
+        return Proven(reason="the chain is planned for its float type: the law L·H ≥ T is all that is known before")
+    shares = base.shares(target.readout, target.radii(), target.dim, error)
+    heads, moves = least_heads(target.lags[-1], options.depth), MOVED * target.dim
+    width = shares.width(options.ffn, target.readout, error)
+    work, width_for = options.depth * bank_work("lin", heads) + depth_work(options.depth), "moves" if moves > width else "read-out"
+    if options.bank == "balanced":
+        return Proven(options.depth, None, max(width, moves), base.BALANCED, width_for, work=work)
+    return Proven(options.depth, heads, max(width, moves), width_for=width_for, work=work)
+
+
 THEOREM = Theorem(
     id=ID,
     title=TITLE,
@@ -249,6 +288,8 @@ THEOREM = Theorem(
     check=check_options,
     build="constructions.theorems.shift_chain:build",
     verify="verify.theorems.shift_chain:verify",
+    designs=designs,
+    proven=proven,
     applies=lambda target, options: options.depth is not None,
     cases=(
         Case({"kind": "fixed", "lags": [9]}, {"depth": "auto", "bank": "balanced", "dtype": "float32", "error": 0.05}),

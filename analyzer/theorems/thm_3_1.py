@@ -29,6 +29,9 @@ heads for lag k give e_k ≤ C w_k (Σ_j w_j)ⁿ/Hⁿ, whose sum is the statemen
 *The read-out.* F being the feed-forward network, |F(û) − f(u)| ≤ |F(û) − f(û)| + |f(û) − f(u)| ≤ E_FFN + Σ_k Lip_k e_k on a box that holds
 u and û. ∎
 
+In mean square. Over independent tokens of mean 0 and variance v, ‖·‖₂ ≤ ‖·‖₁ turns every e_k into E|m̂_k − m_k|² ≤ v e_k², and for the
+bumps' banks (3.11) in `analyzer.lemmas.extraction` is sharper by ‖w‖₂²/‖w‖₁² of the slowest head w.
+
 Construction. `constructions.theorems.thm_3_1`: x_t in block 0 of the residual stream, head h of block k has decay p_h, W_V = (block 0 →
 block k), W_O = a_h; the feed-forward network approximates f on the box of the memories actually delivered.
 
@@ -41,12 +44,14 @@ Practice, Theorem 7.2; E, Ma & Wu, The Barron space and the flow-induced functio
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sympy
+from flint import arb
 
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
-from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_HEADS, Fixed, FixedBound
+from analyzer.families import DEFAULT_ERROR, KERPLE, LEAST_ERROR, MAX_HEADS, TABLES, Fixed, FixedBound
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.bump import variation
@@ -56,8 +61,10 @@ from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import UNIT, lower, nearest, upper
 from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound, Choices
+from analyzer.statements.designs import Design, Proven, bank_work, interpolation_work, product_of
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.fixed import FixedMemory
+from analyzer.targets.tokens import TOKEN_LAWS
 from analyzer.theorems import base
 
 if TYPE_CHECKING:
@@ -191,6 +198,8 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
 
 def bound(target: FixedMemory, options: FixedBound) -> Bound:
     """Σ_k of (3.1) or (3.2) at the given heads, or at the fewest that reach the error; or the width of the read-out."""
+    if options.norm == "mean-square":
+        return _mean_square_bound(target, options)
     if options.solve == "width":
         return base.width_bound(ID, target, options.ffn, options.error, {"lags": list(target.lags)})
     rate = None if options.rate == "best" else options.rate
@@ -227,6 +236,25 @@ def bound(target: FixedMemory, options: FixedBound) -> Bound:
     return Bound(ID, upper(found.total), parts, base.attention_expression(rpe, lags), constants, data, claim="attention error")
 
 
+def _mean_square_bound(target: FixedMemory, options: FixedBound) -> Bound:
+    """(3.11) for the sum of the memories, at the parameters of the worst case."""
+    rpe, tokens = options.rpe, options.tokens or "uniform"
+    rate = None if options.rate == "best" else options.rate
+
+    def at(heads: int) -> ex.AttentionBound:
+        return ex.attention_bound(rpe, target.lags, heads, options.bank, rate, options.share)
+
+    def total(heads: int) -> arb:
+        found = at(heads)
+        return base.mean_square_total(rpe, found.errors, [t.gamma for t in found.tunings], TOKEN_LAWS[tokens].variance)
+
+    heads = options.heads or base.fewest_heads(total, options.error or DEFAULT_ERROR)
+    found = at(heads)
+    worst = bound(target, replace(options, norm="sup", tokens=None, heads=heads, error=None, solve=None))
+    terms = base.per_lag(ex.EXTRACTION[rpe] * sympy.sqrt(ex.MEAN_SQUARE_SHARE[rpe]), target.lags)
+    return base.in_mean_square(worst, rpe, found.errors, [t.gamma for t in found.tunings], tokens, terms)
+
+
 def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | None) -> Choices:
     """The heads that each choice of constants needs for an error, or the error it promises at given heads, and the lag law."""
     error = DEFAULT_ERROR if heads is None and error is None else error
@@ -244,8 +272,33 @@ def choices(target: FixedMemory, rpe: ex.Rpe, heads: int | None, error: float | 
 
 def check(target: FixedMemory, options: Fixed) -> None:
     """Refuse what one layer cannot be, before anything is built."""
-    check_layer(target, options.rpe, options.bank, options.heads, options.dtype, options.error)
-    check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width)
+    check_layer(target, options.sloped, options.bank, options.heads, options.dtype, options.error)
+    check_sizes(target, options.sloped, options.bank, options.heads, options.error, options.width)
+
+
+def designs(target: FixedMemory, dtype: str) -> list[Design]:
+    """Heads of either type with every bank that they come in, and of both types for one lag; balanced banks are those of floats."""
+    banks = (*BANKS, *(("balanced",) if dtype != "exact" else ()))
+    found = product_of(rpe=("lin", "log"), bank=banks, ffn=base.read_out_ways(target.readout))
+    mixed = dtype == "exact" and len(target.lags) == 1 and target.lags[0] <= LONGEST
+    return [*found, *product_of(rpe=("mixed",), bank=("minimal",), ffn=base.read_out_ways(target.readout) if mixed else ())]
+
+
+def proven(target: FixedMemory, options: Fixed) -> Proven:
+    """One layer; heads by (3.1) or (3.2) for the share of the attention, T_M of them in a minimal bank, ⌊T/2⌋ + 1 of both types; the width
+    of the read-out. A balanced bank is fitted to a float type: there is no bound to solve."""
+    error = DEFAULT_ERROR if options.error is None else options.error
+    shares = base.shares(target.readout, target.radii(), target.dim, error)
+    rpe, longest = options.sloped, target.lags[-1]
+    width = shares.width(options.ffn, target.readout, error)
+    if options.bank == "balanced":
+        return Proven(1, None, width, base.BALANCED)
+    if rpe == "mixed":
+        return Proven(1, longest // 2 + 1, width, work=bank_work("log", longest))
+    if options.bank == "minimal":
+        return Proven(1, longest, width, work=bank_work(rpe, longest))
+    found = ex.solve_heads(rpe, target.lags, min(1.0, error, shares.attention / shares.steepest), options.bank, None, options.share)
+    return Proven(1, found.total_heads, width, work=interpolation_work(rpe, found.total_heads))
 
 
 THEOREM = Theorem(
@@ -263,7 +316,11 @@ THEOREM = Theorem(
     check=check,
     build="constructions.theorems.thm_3_1:build",
     verify="verify.theorems.thm_3_1:verify",
-    applies=lambda target, options: options.depth is None,
+    designs=designs,
+    proven=proven,
+    applies=lambda target, options: (
+        options.depth is None and options.norm == "sup" and options.rpe not in (*TABLES, KERPLE) and options.stride == 1
+    ),
     cases=(
         Case({"kind": "fixed", "lags": [2, 4], "readout": "x0 + m1*m2"}, {"error": 0.05}, {"heads": 64}),
         Case({"kind": "fixed", "lags": [2]}, {"dtype": "float32", "error": 0.1}, {"error": 0.1, "bank": "paper"}),

@@ -13,10 +13,11 @@ if the inner widths are Ω̃(max_{i≤K} ‖g_i‖² ∨ Σ_{i>K} ‖g_i‖²) (
 layer per level and one for the first encoding: L = levels + 1.
 
 Constants. e_k is (3.1) or (3.2) for T_k = max g_k, or (3.6), (3.7) for the minimal banks, in `analyzer.lemmas.extraction`: every lag B ≤
-T_k inherits it. Barron norms, sampling widths and rounding margins are in `analyzer.lemmas.lag_encoding`. The
-paper's form Lip₂ √(Σ d e_k²), Lip₂ = sup ‖∇f‖₂, can be smaller than Σ Lip_k e_k when the slots' suprema are not attained together; we
-promise the sum, and certify it or, where that is smaller, the worst of all situations. `bound` prints √(Σ e_k²) beside Σ e_k, without
-Lipschitz constants.
+T_k inherits it. Balanced banks of lin heads (`constructions.banks.balanced_lags`) are fitted to a float type: e_k is the least error and
+price of rounding together that weights of their decays have, no rate is known. Barron norms, sampling widths and rounding margins are in
+`analyzer.lemmas.lag_encoding`. The paper's form Lip₂ √(Σ d e_k²), Lip₂ = sup ‖∇f‖₂, can be smaller than Σ Lip_k e_k when the slots' suprema
+are not attained together; we promise the sum, and certify it or, where that is smaller, the worst of all situations. `bound` prints √(Σ
+e_k²) beside Σ e_k, without Lipschitz constants.
 
 Proof. By induction over levels every lag slot holds its lag exactly and every memory is delivered to within e_k. Lags of level 1 are
 functions of x_t: an encoding that is off by less than the margin is rounded to the lag. Given exact lags B = t_k at a position, the heads
@@ -49,13 +50,14 @@ import sympy
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, OptionValue, Refusal, Remedy
-from analyzer.families import MAX_HEADS, Adaptive, AdaptiveBound
+from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive, AdaptiveBound
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
-from analyzer.lemmas.lag_encoding import encode, rounding_margin, slot_form
-from analyzer.numbers.exact import nearest, upper
+from analyzer.lemmas.lag_encoding import Form, LagEncoding, encode, rounding_margin, slot_form
+from analyzer.numbers.exact import lower, nearest, rational, upper
 from analyzer.numbers.search import least_whole
 from analyzer.statements.bounds import Bound
+from analyzer.statements.designs import Design, Proven, bank_work, interpolation_work, product_of
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.adaptive import MAX_LAG, AdaptiveMemory, show_token
 from analyzer.theorems import base
@@ -103,7 +105,7 @@ def theorem_of(target: AdaptiveMemory, attention: str, deep: bool) -> str:
 def check_sizes(target: AdaptiveMemory, options: Adaptive) -> None:
     """Refuse sizes that cannot work, before anything is built."""
     for k, name in enumerate(target.names):
-        needed = ex.adaptive_heads(options.rpe, target.occurring(k)) if options.bank == "minimal" else 0
+        needed = ex.adaptive_heads(options.sloped, target.occurring(k)) if options.resolved_bank == "minimal" else 0
         if needed > MAX_HEADS:
             ways: list[Remedy] = [{"rpe": "lin"}] if options.rpe == "log" and max(target.occurring(k)) < MAX_HEADS else []
             raise Refusal(f"{name} needs {needed} heads of a minimal {options.rpe} bank: {MAX_HEADS} is the most that we build", *ways)
@@ -111,22 +113,27 @@ def check_sizes(target: AdaptiveMemory, options: Adaptive) -> None:
 
 def check_options(target: AdaptiveMemory, options: Adaptive) -> None:
     """Refuse combinations that cannot work in floats, with the reason."""
-    bank, dtype = options.bank, options.dtype
+    bank, dtype = options.resolved_bank, options.dtype
     if dtype == "exact":
         return
     check_alphabet(target, dtype)
     reasons, changes = list[str](), dict[str, OptionValue]()
-    if bank != "minimal":
+    if bank in ("paper", "tuned"):
         reasons.append(f"the weights of a {bank} bank are astronomical")
-        changes |= {"bank": "minimal", "heads": None}
+        changes |= {"bank": "balanced" if options.rpe == "lin" else "minimal", "heads": None}
     if options.rounding == "relu":
         reasons.append(f"a staircase in {dtype} leaves a lag slot that is not exactly an integer")
         changes["rounding"] = "ideal"
-    if options.rpe == "log" and options.attention == "dp":
+    if options.rpe == "log" and options.resolved_attention == "dp":
         reasons.append(f"how a machine rounds exp and log in log[exp(.)] is not specified for {dtype}")
         changes["attention"] = "tmx"
     if reasons:
-        raise Refusal("; ".join(reasons), changes, {"dtype": "exact"})
+        raise Refusal("; ".join(reasons), changes, exactly(bank))
+
+
+def exactly(bank: str) -> Remedy:
+    """Exact arithmetic; a balanced bank is for floats, minimal ones reach every error there."""
+    return {"dtype": "exact"} | ({"bank": "minimal"} if bank == "balanced" else {})
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,89 @@ def extraction_lemma(memory: str) -> str:
     return f"extraction {memory}"
 
 
+MARGIN_SHARE = 4
+"""Extraction errors may use up one part in this many of a rounding margin or plateau; the rest is for the encoding, and for safety."""
+
+
+def extraction_errors(
+    target: AdaptiveMemory, encodings: Sequence[LagEncoding], form: Form, rounding: str, attention_error: float, cap: float
+) -> list[float]:
+    """What every memory may err by: its share of Σ Lip_k e_k, and so little that the lags that are read off it stay exact."""
+    count, dim = len(target.memories), target.dim
+    box = [arb(1)] * dim + [arb(1 + cap)] * (count * dim)
+    lipschitz = target.readout.lipschitz(box)[1:]
+    base.check_slopes(lipschitz)
+    allowed = [min(cap, attention_error / (count * upper(lip)) if upper(lip) > 0 else cap) for lip in lipschitz]
+    for encoding in encodings:
+        parents = [target.names.index(p) for p in target.parents[target.names[encoding.memory]] if p != "x0"]
+        for parent in parents:
+            block = range((parent + 1) * dim, (parent + 2) * dim)
+            if rounding == "ideal":
+                room, gain = rounding_margin(form, max(encoding.lags)), encoding.noise_gain(form, block)
+            else:
+                room, gain = arb(encoding.plateau() or 1), sum((abs(encoding.direction[j]) for j in block), fmpq(0))
+            if gain != 0:
+                allowed[parent] = min(allowed[parent], lower(room / (MARGIN_SHARE * len(parents) * arb(gain))))
+    return allowed
+
+
+def designs(target: AdaptiveMemory, dtype: str) -> list[Design]:
+    """Heads of both types, both ways to read a lag, all banks; neurons by interpolation and splines, or sampled as in the paper; one layer
+    per level, and one per memory where that is something else."""
+    ways = ("spline", "barron")
+    layers = ("auto", "deep") if target.schedule(True) != target.schedule(False) else ("auto",)
+    found = product_of(layers=layers, attention=("dp", "tmx"), rpe=("lin", "log"), bank=("paper", "tuned", "minimal"), ffn=ways)
+    if dtype != "exact":
+        found += product_of(layers=layers, attention=("dp", "tmx"), rpe=("lin",), bank=("balanced",), ffn=ways)
+    return [{**design, "encode": "exact" if design["ffn"] == "spline" else "barron"} for design in found]
+
+
+def proven(target: AdaptiveMemory, options: Adaptive) -> Proven:
+    """Levels + 1 layers; heads that bring every memory to its share, (3.6) and (3.7) or the papers' bounds, none for a balanced bank, which
+    is fitted to a float type; the widest of the read-out and the lags that one layer writes, (D+1)·16‖g‖²_B/margin² neurons if sampled."""
+    error = DEFAULT_ERROR if options.error is None else options.error
+    form, schedule = slot_form(options.rpe, options.resolved_attention), target.schedule(options.deep)
+    encodings = [encode(target, k) for k in range(len(target.memories))]
+    shares = base.shares(target.readout, [arb(1)] * target.readout.coordinates, target.dim, error)
+    allowed = extraction_errors(target, encodings, form, options.rounding, shares.attention, min(1.0, error))
+    widths = [_lag_width(target, options, encodings[k], allowed) for k in range(len(allowed))]
+    lags = max(sum(widths[k] for k in group) for group in schedule)
+    readout = shares.width(options.ffn, target.readout, error)
+    width_for = "lag encoding" if lags > readout else "read-out"
+    if options.resolved_bank == "balanced":
+        return Proven(len(schedule) + 1, None, max(lags, readout), base.BALANCED, width_for=width_for, drawn=readout)
+    heads = [_heads_for(target, options, k, allowed[k]) for k in range(len(allowed))]
+    counted = bank_work if options.resolved_bank == "minimal" else interpolation_work
+    work = sum(len(target.occurring(k)) * counted(options.rpe, count) for k, count in enumerate(heads))  # one kernel for every lag
+    most = max(sum(heads[k] for k in group) for group in schedule)
+    return Proven(len(schedule) + 1, most, max(lags, readout), width_for=width_for, drawn=readout, work=work)
+
+
+def _heads_for(target: AdaptiveMemory, options: Adaptive, k: int, error: float) -> int:
+    lags = target.occurring(k)
+    bank = options.resolved_bank
+    return (
+        ex.adaptive_heads(options.sloped, lags)
+        if bank == "minimal"
+        else ex.solve_heads(options.sloped, (max(lags),), error, bank).total_heads
+    )
+
+
+def _lag_width(target: AdaptiveMemory, options: Adaptive, encoding: LagEncoding, allowed: Sequence[float]) -> int:
+    """Neurons that write a lag: one per place and a constant at most; or a sample of them, in the box and with the margin that the memories
+    leave."""
+    if options.encode != "barron":
+        return len(encoding.places) + 1
+    form = slot_form(options.rpe, options.resolved_attention)
+    noise = [0.0, *allowed]
+    gains = [encoding.noise_gain(form, range(j * target.dim, (j + 1) * target.dim)) for j in range(len(noise))]
+    spent = sum((arb(gain) * arb(e) for gain, e in zip(gains, noise, strict=True)), arb(0))
+    margin = rounding_margin(form, max(encoding.lags)) - spent
+    if not margin > 0:
+        raise Refusal(f"the memories that the lag of {target.names[encoding.memory]} is read off leave no margin to sample it")
+    return encoding.sampling_width(form, margin, 1 + rational(max(noise)))
+
+
 def memory_graph(
     rpe: ex.Rpe, bank: str, ffn: str, parents: Mapping[str, Sequence[str]], lags: Mapping[str, int], root: str, title: str
 ) -> "nx.DiGraph":
@@ -190,9 +280,15 @@ def memory_graph(
     from analyzer.statements.proof import lemma
 
     graph = nx.DiGraph()
-    extraction = ex.adaptive_expression(rpe, bank)
-    zeros = "the kernel vanishes at every s < B, for every lag B that occurs"
-    below = base.extraction_lemmas(graph, rpe, bank, zeros, "Wang & E, Lemma F.2/F.5")
+    if bank == "balanced":
+        extraction = sympy.Symbol("E", nonnegative=True)
+        least = "the least extraction error and price of rounding together, over all weights of these decays"
+        lemma(graph, "programme", least, extraction)
+        below: tuple[str, ...] = ("programme",)
+    else:
+        extraction = ex.adaptive_expression(rpe, bank)
+        zeros = "the kernel vanishes at every s < B, for every lag B that occurs"
+        below = base.extraction_lemmas(graph, rpe, bank, zeros, "Wang & E, Lemma F.2/F.5")
     terms = []
     for k, (name, above) in enumerate(parents.items(), start=1):
         noisy = tuple(extraction_lemma(parent) for parent in above if parent != "x0")
@@ -200,7 +296,7 @@ def memory_graph(
         held = "encoding error plus noise of its parents, before rounding"
         lemma(graph, lag_lemma(name), held, sympy.Rational(1, 2), noisy, measured=True)
         budget = extraction.subs({ex.T: lags[name], ex.H: sympy.Symbol(f"H_{k}", positive=True)})
-        source = "Wang & E, Lemma F.2/F.5" if bank != "minimal" else "3.6, 3.7"
+        source = {"minimal": "3.6, 3.7", "balanced": ""}.get(bank, "Wang & E, Lemma F.2/F.5")
         used = (lag_lemma(name), *below)
         lemma(graph, extraction_lemma(name), f"worst case over the lags of {name}", budget, used, source, measured=True)
         terms.append(gain * error)
@@ -366,7 +462,9 @@ def adaptive_theorem(id: str, title: str, page: str, cases: tuple[Case, ...], sh
         check=check,
         build="constructions.theorems.thm_4_4:build",
         verify="verify.theorems.thm_4_4:verify",
-        applies=lambda target, options: theorem_of(target, options.attention, options.deep) == id,
+        designs=designs,
+        proven=proven,
+        applies=lambda target, options: options.rpe != "table" and theorem_of(target, options.resolved_attention, options.deep) == id,
         cases=cases,
         shelf=shelf,
         **symbolic,

@@ -9,17 +9,20 @@ memory k
     e_k ≤ m · 4 V_n / (π n (H_k−1−n)^n),                                                          m = 1/(1−e^{−γ}) or ζ(1+γ),   (5.1)
     e_k ≤ m · (2 + (2/π) ln H_k) (π/2)^n S_n / (H_k (H_k−1) ⋯ (H_k−n+1)),                                                       (5.2)
 
-V_n a variation, S_n a supremum. V_n is finite for n < (β−γ)/α (lin), n < (β−2−γ)/(1+α) (log), S_n for log up to n = (β−1−γ)/(1+α): one
-order more, and a rate for every β > 2. Heads split evenly, Σ_k e_k ≤ C(n) M^{n+1}/Hⁿ, with a factor 1 + ln H where (5.2) is used.
+V_n a variation, S_n a supremum; the smaller of the two is promised. V_n is finite for n < (β−γ)/α (lin), n < (β−2−γ)/(1+α) (log), S_n up
+to n = (β−γ)/α (lin), n = (β−1−γ)/(1+α) (log): for log heads one order more, and a rate for every β > 2. Heads split evenly, Σ_k e_k ≤ C(n)
+M^{n+1}/Hⁿ, with a factor 1 + ln H where (5.2) is used.
 
 Constants. With μ_T = e^{−αT} (lin, T ≥ 0) or T^{−α} (log, T ≥ 1), Ψ(u) = exp(−1/(1−u²)), B_n = TV(Ψ^(n)) and D_n = sup|Ψ^(n)|,
 
     lin   V_n = B_n e (1−e^{−α})^{−n} Σ_{T≥0} |ρ(T)| e^{(γ+nα)T}
+          S_n = D_n e (1−e^{−α})^{−n} sup_{T≥0} |ρ(T)| e^{(γ+nα)T}
     log   V_n = B_n e Σ_{T≥1} |ρ(T)| T^{1+γ} (T^{−α} − (T+1)^{−α})^{−n}
           S_n = D_n e sup_{T≥1} |ρ(T)| T^{1+γ} (T^{−α} − (T+1)^{−α})^{−n}
 
 Sums and suprema are evaluated over infinitely many T, the log ones through T^{−α} − (T+1)^{−α} ≥ α (T+1)^{−1−α}. The paper has α = 0.005,
-γ = 0.01β (lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises over α, γ and n. (5.2) is evaluated where no rate has a finite V_n.
+γ = 0.01β (lin) and α = 0.01, γ = 10⁻⁴β (log); `tuned` minimises (5.1) and (5.2) over α, γ and n, each for itself. S_n has one term
+where V_n has a sum, and 2 D_n ≤ B_n: (5.2) is the smaller one for low rates and slow kernels; (5.1) has neither (π/2)ⁿ nor the logarithm.
 
 Proof. Bumps of half-width σ_T = ½(μ_T − μ_{T+1}) around μ_T are disjoint, as gaps shrink with T. With heights h_T = e^{1+γT} ρ(T) or e
 T^{1+γ} ρ(T) their sum F has F(μ_T) = e^{γT} ρ(T) or T^{1+γ} ρ(T). Let Q interpolate F in H Chebyshev points (of the second kind) of [0,
@@ -27,8 +30,8 @@ T^{1+γ} ρ(T) their sum F has F(μ_T) = e^{γT} ρ(T) or T^{1+γ} ρ(T). Let Q 
 takes [−1, 1] to [0, 1] and scales n-th derivatives by 2^{−n}, so that σ_T^{−n} becomes (μ_T − μ_{T+1})^{−n}. There are two ways to
 estimate F − Q.
 
-By variations, (5.1): those of disjoint bumps add up, V_n is the variation of F^(n) on [−1, 1], and sup|F − Q| ≤ 4 V_n/(π n (H−1−n)^n). As
-2 D_n ≤ B_n, S_n is finite where V_n is, and F is as smooth at x = 0 as this asks for by what follows.
+By variations, (5.1): those of disjoint bumps add up, V_n is the variation of F^(n) on [−1, 1], and sup|F − Q| ≤ 4 V_n/(π n (H−1−n)^n). A
+term of a sum is at most the sum, so that S_n is finite where V_n is, and F is as smooth at x = 0 as this asks for by what follows.
 
 By suprema, (5.2): at every point one bump at most is not zero, so that sup|F^(n)| ≤ S_n on [−1, 1] without the point x = 0, where bumps
 accumulate. F is smooth there as far as we need: if |h_T| σ_T^{−n} ≤ C for all T, then for k < n derivatives are |F^(k)| ≤ D_k C
@@ -49,11 +52,12 @@ fewer heads: decays and weights of least ℓ¹ error, exact where ρ_k is itself
 − ρ_k‖₁ of their decays and weights in exact arithmetic, plus the budget for storing them. What no H heads can beat is in
 `analyzer.limits.hankel`.
 
-Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper is
-proved with the smoothness at 0 and with constants; its polynomial is the best one, ours can be written down and costs the factor 1+Λ, a
-logarithm (for the best one 1+Λ becomes 1, and C(n) M^{n+1}/Hⁿ holds as printed). Log heads cannot see s = 0: the residual carries ρ(0).
-The read-out's domain depends on ‖ρ_k‖₁: the box is that of the memories actually delivered. Head splits are whole numbers, each ≥ n +
-2.
+Repaired. Lemma F.3 omits the bump at T = 0, so that ρ(0) would be lost: it is included. The log range n < (β−1−γ)/(1+α) of the paper, n ≤
+⌊0.99β⌋ − 1 with its α and γ, as then 1.01 n ≤ 0.9999β − 1.01 < β − 1 − γ, is proved with the smoothness at 0 and with constants; its
+polynomial is the best one, ours can be written down and costs the factor 1+Λ, a logarithm (for the best one 1+Λ becomes 1, and C(n)
+M^{n+1}/Hⁿ holds as printed). Both estimates are made for lin and log heads, and the smaller one is promised. Log heads cannot see s = 0:
+the residual carries ρ(0). The read-out's domain depends on ‖ρ_k‖₁: the box is that of the memories actually delivered. Head splits are
+whole numbers, each ≥ n + 2.
 
 References. Wang & E, arXiv 2402.00522 (NeurIPS 2024), Theorem 5.1, Lemmas F.3, F.6; Trefethen, Approximation Theory and Approximation
 Practice, Theorems 7.2 (interpolation) and 15.2 (Λ; Ehlich & Zeller 1966); Favard (1937), Achieser & Krein (1937); Jackson's theorem with
@@ -63,7 +67,7 @@ these constants: Cheney, Introduction to Approximation Theory, chapter 4.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,17 +76,18 @@ from flint import arb, fmpq
 
 from analyzer import families
 from analyzer.errors import InputError, Refusal
-from analyzer.families import LEAST_ERROR
+from analyzer.families import LEAST_ERROR, MAX_HEADS
 from analyzer.kernels.memory_kernels import LATEST_PEAK, MemoryKernel
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.bump import RATES, supremum, variation
 from analyzer.numbers.exact import evaluate, maximum, nearest, rational, upper, working_precision
-from analyzer.numbers.search import least_whole
 from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound
+from analyzer.statements.designs import Design, Proven, interpolation_work, product_of
 from analyzer.statements.theorem import Case, Theorem
 from analyzer.targets.kernel import KernelMemory
+from analyzer.targets.tokens import TOKEN_LAWS
 from analyzer.theorems import base
 
 if TYPE_CHECKING:
@@ -91,18 +96,17 @@ if TYPE_CHECKING:
 ID = "thm-5.1"
 TITLE = "essentially sparse memories, one dp-free layer"
 BANKS = ("paper", "tuned", "fitted")
-MAX_HEADS = 512
-"""Heads of an interpolation bank that we build."""
 STATEMENT = {
-    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(e^{−βs}) and every n < (β−γ)/α",
+    "lin": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(e^{−βs}) and every n < (β−γ)/α, "
+    "or C'(n) (1 + ln H) M^{n+1}/H^n where that is smaller",
     "log": "|||H − TF||| ≤ E_FFN + Σ_k Lip_k e_k,  Σ_k e_k ≤ C(n) M^{n+1}/H^n  for ρ_k = O(s^{−β}) and every n < (β−2−γ)/(1+α), "
-    "(1 + ln H) times that for n ≤ (β−1−γ)/(1+α)",
+    "or C'(n) (1 + ln H) M^{n+1}/H^n for n ≤ (β−1−γ)/(1+α) where that is smaller",
 }
 FAST = fmpq(100)
 """β of an exponentially decaying kernel as O(s^{−β}): any number would do."""
 Argument = Literal["variation", "jackson"]
-ARGUMENTS: dict[str, tuple[Argument, ...]] = {"lin": ("variation",), "log": ("variation", "jackson")}
-"""The ways to estimate the interpolation error, (5.1) and (5.2), in the order in which they are tried."""
+ARGUMENTS: tuple[Argument, ...] = ("variation", "jackson")
+"""The ways to estimate the interpolation error, (5.1) and (5.2)."""
 V, S = sympy.Function("V"), sympy.Function("S")
 _MASS = {"lin": 1 / (1 - sympy.exp(-ex.gamma)), "log": sympy.zeta(1 + ex.gamma)}
 _INDEX = sympy.Symbol("k", integer=True)
@@ -116,14 +120,14 @@ ESTIMATE: dict[Argument, sympy.Expr] = {
 }
 """sup|F − Q|."""
 EXPRESSION: dict[tuple[str, Argument], sympy.Expr] = {
-    (rpe, argument): ESTIMATE[argument] * mass for rpe, mass in _MASS.items() for argument in ARGUMENTS[rpe]
+    (rpe, argument): ESTIMATE[argument] * mass for rpe, mass in _MASS.items() for argument in ARGUMENTS
 }
 """(5.1) and (5.2)."""
 
 
 def expression(rpe: ex.Rpe, bank: str, arguments: Sequence[Argument] | None = None) -> sympy.Expr:
     """The error of one memory, by the arguments used (all of them by default); fitted banks promise no rate, the theorem's is shown."""
-    used = [EXPRESSION[rpe, argument] for argument in ARGUMENTS[rpe] if arguments is None or argument in arguments]
+    used = [EXPRESSION[rpe, argument] for argument in ARGUMENTS if arguments is None or argument in arguments]
     return used[0] if len(used) == 1 else sympy.Min(*used, evaluate=False)
 
 
@@ -180,9 +184,14 @@ def bump_variation(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuni
     return scale * (total + widest * kernel.tail(WINDOW, power=1 + tuning.gamma + rate * (1 + tuning.alpha)))
 
 
-def derivative_supremum(kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
-    """Upper bound of S_n for log heads; infinite where there is none."""
+def derivative_supremum(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> arb:
+    """Upper bound of S_n; infinite where there is none."""
     a, g = arb(tuning.alpha), arb(tuning.gamma)
+    if rpe == "lin":
+        growth = tuning.gamma + rate * tuning.alpha
+        if not kernel.supremum_from(LATEST_PEAK, growth=growth).is_finite():
+            return arb.pos_inf()
+        return supremum(rate) * arb(1).exp() * (1 - (-a).exp()) ** -rate * kernel.supremum("exponential", growth)
     power = 1 + tuning.gamma + rate * (1 + tuning.alpha)
     first, start, largest = 1, WINDOW, arb(0)
     while True:
@@ -199,7 +208,7 @@ def derivative_supremum(kernel: MemoryKernel, rate: int, tuning: ex.Tuning) -> a
 def smoothness(rpe: ex.Rpe, kernel: MemoryKernel, rate: int, tuning: ex.Tuning, argument: Argument) -> arb:
     """Upper bound of V_n or S_n."""
     with working_precision(128):
-        return bump_variation(rpe, kernel, rate, tuning) if argument == "variation" else derivative_supremum(kernel, rate, tuning)
+        return (bump_variation if argument == "variation" else derivative_supremum)(rpe, kernel, rate, tuning)
 
 
 def kernel_bound(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, rate: int, tuning: ex.Tuning, argument: Argument = "variation") -> arb:
@@ -325,17 +334,14 @@ class _Choice:
 
 
 def _best(rpe: ex.Rpe, kernel: MemoryKernel, heads: int, tuning: str, rate: int | None) -> _Choice | None:
-    """The least bound over the rates, by the first argument that gives one."""
-    for argument in ARGUMENTS[rpe]:
-        found = []
-        for n in RATES if rate is None else (rate,):
-            chosen = paper_tuning(rpe, kernel) if tuning == "paper" else tuned(rpe, kernel, n, argument)
-            if chosen is not None:
-                found.append(_Choice(n, chosen, argument, kernel_bound(rpe, kernel, heads, n, chosen, argument)))
-        finite = [choice for choice in found if choice.error.is_finite()]
-        if finite:
-            return min(finite, key=lambda choice: upper(choice.error))
-    return None
+    """The least bound over both arguments and the rates."""
+    found = []
+    for argument, n in itertools.product(ARGUMENTS, RATES if rate is None else (rate,)):
+        chosen = paper_tuning(rpe, kernel) if tuning == "paper" else tuned(rpe, kernel, n, argument)
+        if chosen is not None:
+            found.append(_Choice(n, chosen, argument, kernel_bound(rpe, kernel, heads, n, chosen, argument)))
+    finite = [choice for choice in found if choice.error.is_finite()]
+    return min(finite, key=lambda choice: upper(choice.error), default=None)
 
 
 def attention_bound(
@@ -363,7 +369,7 @@ def _no_rate(rpe: ex.Rpe, kernel: MemoryKernel, tuning: str, rate: int | None) -
     """Why no number of heads helps; None if some does."""
     if _best(rpe, kernel, 10**6, tuning, rate) is not None:
         return None
-    law = "n < (beta - gamma)/alpha" if rpe == "lin" else "n < (beta - 1 - gamma)/(1 + alpha)"
+    law = "n <= (beta - gamma)/alpha" if rpe == "lin" else "n <= (beta - 1 - gamma)/(1 + alpha)"
     which = "no rate n is" if rate is None else f"rate n = {rate} is not"
     return f"{which} within theorem 5.1 for kernel {kernel.text[:60]!r}: the bound is finite for {law} only"
 
@@ -374,19 +380,8 @@ def solve_heads(rpe: ex.Rpe, kernels: Sequence[MemoryKernel], error: float, tuni
         reason = _no_rate(rpe, kernel, tuning, rate)
         if reason is not None:
             raise Refusal(reason, {"bank": "fitted"})
-
-    def holds(heads: int) -> bool:
-        try:
-            return upper(attention_bound(rpe, kernels, heads, tuning, rate).total) <= error
-        except Refusal:
-            return False
-
-    high = 2
-    while not holds(high):
-        high *= 2
-        if high > 2**200:
-            raise Refusal(f"no number of heads below 2^200 brings the bound to {error:g}")
-    return attention_bound(rpe, kernels, least_whole(holds, high // 2, high), tuning, rate)
+    heads = base.fewest_heads(lambda heads: attention_bound(rpe, kernels, heads, tuning, rate).total, error)
+    return attention_bound(rpe, kernels, heads, tuning, rate)
 
 
 def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> arb:
@@ -396,12 +391,8 @@ def kernel_budget(rpe: ex.Rpe, kernel: MemoryKernel, decays: Sequence[fmpq]) -> 
     tuning = ex.Tuning(decays[1] - decays[0], decays[0] - (0 if rpe == "lin" else 1))
     if tuning.alpha <= 0 or tuning.gamma <= 0 or any(b - a != tuning.alpha for a, b in itertools.pairwise(decays)):
         raise InputError("the decays stored for a kernel are no progression γ + αj: not an interpolation bank")
-    for argument in ARGUMENTS[rpe]:
-        bounds = [kernel_bound(rpe, kernel, len(decays), rate, tuning, argument) for rate in RATES]
-        finite = [b for b in bounds if b.is_finite()]
-        if finite:
-            return min(finite, key=upper)
-    return arb.pos_inf()
+    bounds = [kernel_bound(rpe, kernel, len(decays), rate, tuning, argument) for argument in ARGUMENTS for rate in RATES]
+    return min((b for b in bounds if b.is_finite()), key=upper, default=arb.pos_inf())
 
 
 def kernel_lemma(k: int) -> str:
@@ -424,16 +415,13 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
         lemma(graph, "variation", "variations of disjoint bumps add up", V(ex.n))
         used = (("variation",), "Trefethen, Thm 7.2")
         lemma(graph, "interpolation", "Chebyshev interpolation in H points", ESTIMATE["variation"], *used)
-        estimates: tuple[str, ...] = ("interpolation",)
-        if "jackson" in ARGUMENTS[rpe]:
-            lemma(graph, "supremum", "sup|F^(n)| of disjoint bumps F is that of one of them, F is in C^{n−1} at x = 0", S(ex.n))
-            lemma(graph, "best polynomial", "Jackson's theorem for degree H−1", BEST, ("supremum",), "Favard; Achieser & Krein; Jackson")
-            lemma(graph, "Lebesgue constant", "norm of interpolation in H Chebyshev points", LEBESGUE, source="Trefethen, Thm 15.2")
-            title = "interpolation where V_n is infinite: 1+Λ times the best"
-            lemma(graph, "jackson", title, ESTIMATE["jackson"], ("best polynomial", "Lebesgue constant"))
-            estimates += ("jackson",)
+        lemma(graph, "supremum", "sup|F^(n)| of disjoint bumps F is that of one of them, F is in C^{n−1} at x = 0", S(ex.n))
+        lemma(graph, "best polynomial", "Jackson's theorem for degree H−1", BEST, ("supremum",), "Favard; Achieser & Krein; Jackson")
+        lemma(graph, "Lebesgue constant", "norm of interpolation in H Chebyshev points", LEBESGUE, source="Trefethen, Thm 15.2")
+        title = "interpolation without variations: 1+Λ times the best polynomial"
+        lemma(graph, "jackson", title, ESTIMATE["jackson"], ("best polynomial", "Lebesgue constant"))
         lemma(graph, "mass", "Σ_s of the slowest kernel", _MASS[rpe])
-        below = ("bumps", *estimates, "mass")
+        below = ("bumps", "interpolation", "jackson", "mass")
     budgets = []
     for k in range(1, len(lags) + 1):
         budget = sympy.Symbol(f"e_{k}", nonnegative=True)
@@ -448,6 +436,8 @@ def proof_graph(rpe: ex.Rpe, bank: str, ffn: str, lags: Sequence[int]) -> "nx.Di
 
 def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
     """Σ_k of (5.1) or (5.2) at the given heads, or at the fewest that reach the error."""
+    if options.norm == "mean-square":
+        return _mean_square_bound(target, options)
     rpe, parsed = options.rpe, target.parsed
     rate = None if options.rate == "best" else options.rate
     if options.heads is None:
@@ -482,6 +472,26 @@ def bound(target: KernelMemory, options: families.KernelBound) -> Bound:
     return Bound(ID, upper(found.total), parts, formula, constants, data, claim="attention error")
 
 
+def _mean_square_bound(target: KernelMemory, options: families.KernelBound) -> Bound:
+    """(3.11) of `analyzer.lemmas.extraction`, with (5.1) or (5.2) for e, summed over memories; α, γ, n are best in the worst case."""
+    rpe, tokens = options.rpe, options.tokens or "uniform"
+    rate = None if options.rate == "best" else options.rate
+
+    def total(heads: int) -> arb:
+        found = attention_bound(rpe, target.parsed, heads, options.bank, rate)
+        return base.mean_square_total(rpe, found.errors, [t.gamma for t in found.tunings], TOKEN_LAWS[tokens].variance)
+
+    for kernel in target.parsed:
+        reason = _no_rate(rpe, kernel, options.bank, rate)
+        if reason is not None:
+            raise Refusal(reason)
+    heads = options.heads or base.fewest_heads(total, options.error or families.DEFAULT_ERROR)
+    found = attention_bound(rpe, target.parsed, heads, options.bank, rate)
+    worst = bound(target, replace(options, norm="sup", tokens=None, heads=heads, error=None, solve=None))
+    terms = [worst.expression * sympy.sqrt(ex.MEAN_SQUARE_SHARE[rpe])]
+    return base.in_mean_square(worst, rpe, found.errors, [t.gamma for t in found.tunings], tokens, terms)
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -492,6 +502,28 @@ PAPER = {
     "log": {"alpha": sympy.Rational(1, 100), "gamma": _BETA / 10000},
 }
 """The free parameters as printed."""
+
+
+def designs(target: KernelMemory, dtype: str) -> list[Design]:
+    """Heads of either type, every bank, both read-outs."""
+    return product_of(rpe=("lin", "log"), bank=("paper", "tuned", "fitted"), ffn=base.read_out_ways(target.readout))
+
+
+def proven(target: KernelMemory, options: families.Kernel) -> Proven:
+    """One layer; heads by (5.1) or (5.2) for the share of the attention; the width of the read-out. A fitted bank has no bound to solve."""
+    error = families.DEFAULT_ERROR if options.error is None else options.error
+    shares = base.shares(target.readout, target.radii(), target.dim, error)
+    width = shares.width(options.ffn, target.readout, error)
+    if options.bank == "fitted":
+        return Proven(1, None, width, "a fitted bank is certified as it is found, no bound asks for its heads")
+    try:
+        for kernel in target.parsed:
+            check_shape(options.rpe, kernel)
+        found = solve_heads(options.rpe, target.parsed, min(1.0, error, shares.attention / shares.steepest), options.bank)
+    except Refusal as refusal:
+        return Proven(1, None, width, refusal.reason)
+    return Proven(1, sum(found.heads), width, work=interpolation_work(options.rpe, sum(found.heads)))
+
 
 THEOREM = Theorem(
     id=ID,
@@ -508,6 +540,9 @@ THEOREM = Theorem(
     check=lambda target, options: check_sizes(target, options.rpe, options.bank, options.heads, options.error, options.width),
     build="constructions.theorems.thm_5_1:build",
     verify="verify.theorems.thm_5_1:verify",
+    designs=designs,
+    proven=proven,
+    applies=lambda target, options: options.norm == "sup",
     cases=(
         Case({"kind": "kernel", "kernels": ["exp(-s/2)"]}, {"error": 0.05}, {"heads": 64}),
         Case({"kind": "kernel", "kernels": ["(s+1)**-4"]}, {"rpe": "log", "heads": 3}, {"heads": 64, "rpe": "log"}),

@@ -45,13 +45,20 @@ TOLERANCE = 2.0**-8
 MAX_ROUNDS = 32
 
 
+NO_OFFSET = fmpq(0)
+
+
 @dataclass(frozen=True)
 class Head:
-    """A head by type and decay; `decay` None stands for a limit: the residual and lin p → ∞ (`edge` 0), log p → ∞ (1), p → 0 or 1 (−1)."""
+    """A head by type and decay; `decay` None stands for a limit: the residual and lin p → ∞ (`edge` 0), log p → ∞ (1), p → 0 or 1 (−1).
+
+    Heads of type `power` weigh s ≥ 0 by (s + offset)^{−p}, offset > 0.
+    """
 
     rpe: str
     decay: fmpq | None
     edge: int = 0
+    offset: fmpq = NO_OFFSET
 
 
 RESIDUAL = Head("lin", None, 0)
@@ -89,6 +96,9 @@ class Rows:
         p = arb(head.decay)
         if head.rpe == "lin":
             return [(-p * e).exp() for e in self.edges]
+        if head.rpe == "power":
+            tails = [p.zeta(arb(head.offset + e)) for e in self.edges]
+            return [tail / p.zeta(arb(head.offset)) for tail in tails]
         whole = p.zeta()
         result, running = [], whole
         for place, edge in enumerate(self.edges):
@@ -411,16 +421,20 @@ def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tup
     """The best weights of given heads for a lag, and the dual sequence of the same programme."""
     slowest = min((p for rpe, p in heads if rpe == "lin"), default=fmpq(1))
     top = max(TOP["lin"], 64 * math.ceil(float(1 / arb(slowest))))
-    columns = [RESIDUAL, *dict.fromkeys(Head(rpe, p) for rpe, p in heads)]
+    stored, dual = fixed_heads([Head(rpe, p) for rpe, p in heads], rows_for(lag, top, 0, True), lag, unit)
+    residual = stored.pop(RESIDUAL, fmpq(0))
+    return PricedBank(tuple((h.rpe, h.decay) for h in stored if h.decay is not None), tuple(stored.values()), residual), dual
+
+
+def fixed_heads(heads: Sequence[Head], rows: Rows, lag: int, unit: fmpq, residual: bool = True) -> tuple[dict[Head, fmpq], Dual]:
+    """(the weights that are not zero, the residual among them if there is one; the dual sequence) of the programme for given heads."""
     with working_precision(working_bits(unit)):
-        rows = rows_for(lag, top, 0, True)
+        columns = [*([RESIDUAL] if residual else []), *dict.fromkeys(heads)]
         kept, solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
         depth = -magnitude(arb(unit)) + STORED
         dual = Dual(rows.edges, tuple(to_grid(v, depth) for v in solution.dual))
         stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
-    residual = stored.pop(RESIDUAL, fmpq(0))
-    used = [h for h in stored if stored[h] != 0]
-    return PricedBank(tuple((h.rpe, h.decay) for h in used if h.decay is not None), tuple(stored[h] for h in used), residual), dual
+    return {head: a for head, a in stored.items() if a != 0}, dual
 
 
 def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[fmpq], list[int]]:
@@ -504,12 +518,13 @@ def balanced_bank(
 
         searched = searched_lags(rpe, lags, heads)
         if rpe == "lin":
-            best = decays(math.exp(_least(lambda v: cost(math.exp(v), 0.0), math.log(half_period / 12), math.log(1.3 * half_period))), 0.0)
+            low, high = math.log(half_period / 12), math.log(1.3 * half_period)
+            best = decays(math.exp(least_of_samples(lambda v: cost(math.exp(v), 0.0), low, high)), 0.0)
         else:
             first, second = math.log(unit_bits / 4), 8.0 / (heads + 1)
             for _ in range(2):
-                second = _least(lambda v, first=first: cost(first, v), 0.1, 4.0)  # type: ignore[misc]
-                first = _least(lambda v, second=second: cost(v, second), 0.0, math.log(2 * unit_bits))  # type: ignore[misc]
+                second = least_of_samples(lambda v, first=first: cost(first, v), 0.1, 4.0)  # type: ignore[misc]
+                first = least_of_samples(lambda v, second=second: cost(v, second), 0.0, math.log(2 * unit_bits))  # type: ignore[misc]
             best = decays(first, second)
         best = sorted(set(best))
         rounding = unit_bits + STORED + 16
@@ -537,7 +552,7 @@ def weight_sums(bank: HeadBank) -> list[fmpq]:
     return [as_priced(bank, k).weight_sum for k in range(len(bank.lags))]
 
 
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
+def least_of_samples(function: Callable[[float], float], low: float, high: float) -> float:
     """A minimum by a few samples and golden sections around the best of them."""
     step = (high - low) / 7
     places = [low + step * k for k in range(8)]

@@ -19,8 +19,9 @@ from analyzer.lemmas.bump import bump
 from analyzer.lemmas.extraction import Rpe, Tuning, golden, minimal_bound
 from analyzer.numbers import chebyshev
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, upper, working_precision
+from analyzer.numbers.search import least_parameter
 from analyzer.numbers.zeta import GUARD as ZETA_GUARD
-from analyzer.numbers.zeta import zeta
+from analyzer.numbers.zeta import ONE, zeta
 
 GUARD = 64
 """Bits by which the storage of exact weights stays below the error (see the module's docstring)."""
@@ -41,25 +42,28 @@ class HeadBank:
         return len(self.decays)
 
 
-def normaliser(rpe: Rpe, decay: fmpq, bits: int) -> arb:
-    """1/(1−e^{−p}) or ζ(p)."""
-    return 1 / (1 - (-arb(decay)).exp()) if rpe == "lin" else zeta(decay, bits)
+def normaliser(rpe: Rpe, decay: fmpq, bits: int, start: fmpq = ONE) -> arb:
+    """1/(1−e^{−p}) or ζ(p), of powers that begin at `start` ζ(p, start)."""
+    return 1 / (1 - (-arb(decay)).exp()) if rpe == "lin" else zeta(decay, bits, start)
 
 
-def store(rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float) -> HeadBank:
+def store(
+    rpe: Rpe, decays: Sequence[fmpq], lags: Sequence[int], raw: list[list[arb]], residuals: list[arb], error: float, start: fmpq = ONE
+) -> HeadBank:
     """Normalise the raw amplitudes and round them to the grid that the error asks for."""
-    depth = _bits_below(error) + GUARD + len(decays).bit_length()
+    depth = bits_below(error) + GUARD + len(decays).bit_length()
     weights = []
     for amplitudes in raw:
         row = []
         for amplitude, decay in zip(amplitudes, decays, strict=True):
-            needed = max(0, magnitude(amplitude)) + max(depth + 8, ZETA_GUARD)
-            row.append(to_grid(amplitude * normaliser(rpe, decay, needed), depth))
+            size = max(0, magnitude(amplitude)) + max(0, magnitude(normaliser(rpe, decay, ZETA_GUARD, start)))  # ζ(p, A) is A^{−p} and more
+            needed = size + max(depth + 8, ZETA_GUARD)
+            row.append(to_grid(amplitude * normaliser(rpe, decay, needed, start), depth))
         weights.append(tuple(row))
     return HeadBank(rpe, tuple(decays), tuple(lags), tuple(weights), tuple(to_grid(c, depth) for c in residuals))
 
 
-def _bits_below(error: float) -> int:
+def bits_below(error: float) -> int:
     return max(0, math.ceil(-math.log2(error)))
 
 
@@ -144,7 +148,7 @@ def _amplitude(h: int, ratios: list[arb], numerator: list[arb]) -> arb:
 
 def _minimal_bits(heads: int, error: float) -> int:
     """Bits for storage (64 below the error), the products over H nodes, and the weights' 2^{2H−1}, with room to spare."""
-    return 6 * GUARD + 6 * heads + 2 * _bits_below(error)
+    return 6 * GUARD + 6 * heads + 2 * bits_below(error)
 
 
 def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: float) -> HeadBank:
@@ -160,26 +164,6 @@ def minimal_log(lags: Sequence[int], heads: int, base: fmpq, step: fmpq, error: 
                 scale /= arb(lag) ** -power - zero
             raw.append([scale * c for c in arb_poly.from_roots(zeros).coeffs()])
         return store("log", decays, lags, raw, [arb(0)] * len(lags), error)
-
-
-MAX_DOUBLINGS = 160
-"""Halvings of b or doublings of B before giving up: they cover errors down to 2^-150, far below the least error offered."""
-
-
-def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> fmpq:
-    """A short dyadic parameter for which `holds`, within 2^-10 of the threshold; `holds` must be monotone."""
-    good = start
-    for _ in range(MAX_DOUBLINGS):
-        if holds(good):
-            break
-        good = good * 2 if grow else good / 2
-    else:
-        raise Refusal("no minimal bank reaches this error for this read-out")
-    bad = good / 2 if grow else good * 2
-    for _ in range(10):
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if holds(middle) else (good, middle)
-    return good
 
 
 def exact_minimal(rpe: Rpe, lags: Sequence[int], heads: int, target: Callable[[list[arb]], bool], error: float) -> HeadBank:

@@ -15,8 +15,9 @@ from analyzer.errors import Refusal
 from analyzer.lemmas.extraction import Rpe, Tuning, adaptive_heads, adaptive_minimal_bound, golden, lag_ratios
 from analyzer.numbers import chebyshev
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, upper, working_precision
+from analyzer.numbers.search import least_parameter
 from analyzer.numbers.zeta import zeta
-from constructions.banks.head_banks import GUARD, golden_pair, interpolant, least_parameter, representable_progression
+from constructions.banks.head_banks import GUARD, golden_pair, interpolant, representable_progression
 
 DECAY_BITS = 96
 
@@ -43,7 +44,8 @@ def head_mass(rpe: Rpe, decay: fmpq, lag: int) -> arb:
     return arb(lag) ** p * zeta(decay, 64)
 
 
-def _store(rpe: Rpe, lags: Sequence[int], decays: Sequence[fmpq], weights: Sequence[arb], error: float) -> LagBank:
+def store(rpe: Rpe, lags: Sequence[int], decays: Sequence[fmpq], weights: Sequence[arb], error: float) -> LagBank:
+    """The bank with its weights on the grid of the module's docstring."""
     with working_precision(64):
         masses = sum((head_mass(rpe, p, max(lags)) for p in decays), arb(0))
         depth = max(0, math.ceil(-math.log2(error))) + GUARD + max(0, magnitude(masses))
@@ -61,7 +63,7 @@ def interpolation_lag_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tu
     with working_precision(math.ceil(2.55 * heads + steepest) + 4 * GUARD):
         raw = interpolant(rpe, longest, tuning, chebyshev.cosines(heads - 1))
         weights = [a * ((-arb(p) * longest).exp() if rpe == "lin" else arb(longest) ** -arb(p)) for a, p in zip(raw, decays, strict=True)]
-        return _store(rpe, lags, decays, weights, 2.0**-GUARD)
+        return store(rpe, lags, decays, weights, 2.0**-GUARD)
 
 
 def _nodes(top: fmpq, heads: int, bits: int) -> list[fmpq]:
@@ -82,7 +84,7 @@ def minimal_lin(lags: Sequence[int], top: fmpq, decay_bits: int, error: float) -
             for j, other in enumerate(ratios):
                 weight *= z / (z - other) if j != h else 1
             weights.append(weight)
-        return _store("lin", lags, decays, weights, error)
+        return store("lin", lags, decays, weights, error)
 
 
 def minimal_log(lags: Sequence[int], base: fmpq, step: fmpq, error: float) -> LagBank:
@@ -96,7 +98,7 @@ def minimal_log(lags: Sequence[int], base: fmpq, step: fmpq, error: float) -> La
         for zero in zeros:
             scale /= 1 - zero
         coefficients = arb_poly.from_roots(zeros).coeffs() if zeros else [arb(1)]
-        return _store("log", lags, decays, [scale * c for c in coefficients], error)
+        return store("log", lags, decays, [scale * c for c in coefficients], error)
 
 
 def exact_minimal(rpe: Rpe, lags: Sequence[int], error: float) -> LagBank:

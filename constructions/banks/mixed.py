@@ -7,7 +7,8 @@ from flint import arb, fmpq
 from analyzer.errors import Refusal
 from analyzer.lemmas.quadrature import LONGEST, mixed_bound, mixed_rule, precision
 from analyzer.numbers.exact import dyadic, to_grid, upper, working_precision
-from constructions.banks.head_banks import GUARD, HeadBank, least_parameter
+from analyzer.numbers.search import least_parameter
+from constructions.banks.head_banks import GUARD, HeadBank
 
 
 def mixed_minimal(lag: int, error: float) -> tuple[HeadBank, HeadBank]:

@@ -5,8 +5,8 @@ exact; in float networks the new weight is rounded to their type, and a `by` tha
 
     embedding (D, d), embedding-bias (D)                                                  W_E, b_E
     decay (H), value (H, dv, D), output (H, D, dv), query, key (H, dk, D), pointer (H, D)   p, W_V, W_O, W_Q, W_K, w of every layer
-    table (H, S)                                                                          b_h(s)
-    inner (m, D), inner-bias (m), outer (D, m), the last one (1, m)                       B, c, A of every layer
+    table (H, S), rate (H)                                                                b_h(s), r_h
+    inner (m, D), inner-bias (m), outer (D, m), the last one (outputs, m)                 B, c, A of every layer
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from flint import fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import nearest, rational, to_text
 from constructions.files.bundle import arrays_of, network_of, structure_of
-from constructions.network.form import ATTENTION, check_form
+from constructions.network.form import ATTENTION, OF_TYPE, check_form
 from constructions.network.transformer import Transformer, to_float
 
 OF_NETWORK = {"embedding": "embedding", "embedding-bias": "bias"}
-OF_HEADS = {name: f"attention.{name}" for name in (*ATTENTION, "table")}
+OF_HEADS = {name: f"attention.{name}" for name in (*ATTENTION, *OF_TYPE)}
 OF_NEURONS = {"inner": "feedforward.inner", "inner-bias": "feedforward.bias", "outer": "feedforward.outer"}
 MAX_BITS = 4096
 """Of numerator and denominator of `by`: more is taken for a mistake."""

@@ -13,7 +13,7 @@ from safetensors.numpy import save as save_safetensors
 from analyzer.errors import InputError
 from analyzer.numbers.exact import from_text, to_text
 from constructions.files.card import Files, write_files
-from constructions.network.form import ATTENTION, FEEDFORWARD, check_form
+from constructions.network.form import ATTENTION, FEEDFORWARD, OF_TYPE, check_form
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
 
 
@@ -29,7 +29,7 @@ def arrays_of(network: Transformer) -> dict[str, np.ndarray]:
     """All arrays of a network by their names (see `constructions.network.form`)."""
     arrays = {"embedding": network.embedding, "bias": network.bias}
     for index, layer in enumerate(network.layers):
-        for part in ATTENTION if layer.attention.table is None else (*ATTENTION, "table"):
+        for part in (*ATTENTION, *(own for own in OF_TYPE if getattr(layer.attention, own) is not None)):
             arrays[f"layers.{index}.attention.{part}"] = getattr(layer.attention, part)
         for part in FEEDFORWARD:
             arrays[f"layers.{index}.feedforward.{part}"] = getattr(layer.feedforward, part)
@@ -37,15 +37,17 @@ def arrays_of(network: Transformer) -> dict[str, np.ndarray]:
 
 
 def structure_of(network: Transformer) -> list[dict[str, Any]]:
-    """What is not an array: kind, window, RPE and precision of every layer."""
+    """What is not an array: kind, window, RPE, stride and precision of every layer."""
     layers: list[dict[str, Any]] = []
     for layer in network.layers:
-        static = {"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)}
+        static: dict[str, Any] = {"kind": layer.attention.kind, "window": layer.attention.window, "rpe": list(layer.attention.rpe)}
+        static |= {"stride": layer.attention.stride} if layer.attention.stride > 1 else {}
         layers.append(static | ({"precision": list(layer.feedforward.precision)} if layer.feedforward.precision else {}))
     return layers
 
 
-def _encode(network: Transformer) -> bytes:
+def encode(network: Transformer) -> bytes:
+    """The weights as the bytes of a bundle's file."""
     arrays = arrays_of(network)
     if network.dtype != "exact":
         return save_safetensors({name: np.ascontiguousarray(a) for name, a in arrays.items()})
@@ -55,7 +57,7 @@ def _encode(network: Transformer) -> bytes:
 
 def write(path: Path, network: Transformer, card: dict[str, Any], citation: str, overwrite: bool = False) -> None:
     """Write a network and its card as a bundle; one that is there is refused unless `overwrite`."""
-    write_files(path, {**card, "dtype": network.dtype, "structure": structure_of(network)}, _encode(network), citation, overwrite)
+    write_files(path, {**card, "dtype": network.dtype, "structure": structure_of(network)}, encode(network), citation, overwrite)
 
 
 def load(files: Files) -> Bundle:
@@ -88,9 +90,10 @@ def network_of(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -
     arrays, layers = dict(arrays), []
     for index, static in enumerate(structure):
         prefix = f"layers.{index}"
-        parts = (*ATTENTION, *(["table"] if f"{prefix}.attention.table" in arrays else []))
-        weights = {part: arrays.pop(f"{prefix}.attention.{part}") for part in parts}
-        attention = Attention(**weights, rpe=tuple(static["rpe"]), kind=static["kind"], window=static["window"])
+        parts = (*ATTENTION, *(own for own in OF_TYPE if f"{prefix}.attention.{own}" in arrays))
+        weights: dict[str, Any] = {part: arrays.pop(f"{prefix}.attention.{part}") for part in parts}
+        words: dict[str, Any] = {"kind": static["kind"], "window": static["window"], "stride": static.get("stride", 1)}
+        attention = Attention(**weights, rpe=tuple(static["rpe"]), **words)
         neurons = {part: arrays.pop(f"{prefix}.feedforward.{part}") for part in FEEDFORWARD}
         ffn = FeedForward(**neurons, precision=tuple(static.get("precision", ())))
         layers.append(Layer(attention, ffn))

@@ -3,6 +3,7 @@
     card.json             format version, theorem, target, structure, sizes, dtype, chain, seeds, versions, integrity
     weights.safetensors   float networks            exact.json   exact networks (numbers as strings)
     citation.bib          what the network rests on
+    tokens.npy            where the network refutes a claim: an input that shows it, no part of the network
 
 `integrity` is the SHA-256 of the card's content (without that entry) and of the other files: any change but white space in the card is
 noticed. Folders appear whole or not at all, and a bundle is replaced in one step, if at all (`constructions.files.places`).
@@ -22,8 +23,8 @@ from constructions.files.places import NEW, is_empty, place_of, put_folder, reco
 
 FORMAT = "lemmaformer-bundle"
 VERSION = 1
-CARD, FLOATS, EXACT, CITATION = "card.json", "weights.safetensors", "exact.json", "citation.bib"
-NAMES = (CARD, FLOATS, EXACT, CITATION)
+CARD, FLOATS, EXACT, CITATION, TOKENS = "card.json", "weights.safetensors", "exact.json", "citation.bib", "tokens.npy"
+NAMES = (CARD, FLOATS, EXACT, CITATION, TOKENS)
 MAX_BYTES = 1 << 30
 
 

@@ -28,7 +28,7 @@ from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import Target
 from analyzer.toml import read_toml
 from constructions.files.scores import COUPLED, read_array
-from constructions.network.form import ATTENTION, FEEDFORWARD, KINDS, RPE, WINDOWS, check_form
+from constructions.network.form import ATTENTION, FEEDFORWARD, KINDS, OF_TYPE, RPE, WINDOWS, check_form
 
 MAX_NUMBERS = 1 << 26
 """Numbers in the file: 512 MB of float64, half of what a bundle may hold."""
@@ -164,7 +164,7 @@ def _number(value: Any, what: str) -> float:
 def _names(data: Any, layers: tuple[LayerConfig, ...], source: str) -> dict[str, str]:
     """Our names → theirs; tables inside tables are joined by dots, and a star on both sides stands for every layer."""
     flat: dict[str, str] = {}
-    parts = [f"attention.{part}" for part in (*ATTENTION, "table")] + [f"feedforward.{part}" for part in (*FEEDFORWARD, "outer_bias")]
+    parts = [f"attention.{part}" for part in (*ATTENTION, *OF_TYPE)] + [f"feedforward.{part}" for part in (*FEEDFORWARD, "outer_bias")]
     known = {"embedding", "bias"} | {f"layers.{index}.{part}" for index in ["*", *range(len(layers))] for part in parts}
 
     def walk(part: Any, prefix: str) -> None:
@@ -287,8 +287,7 @@ def _attention(shelf: _Shelf, layer: LayerConfig, prefix: str, width: int) -> tu
         rank = found["query"].shape[1]
         found["query"] = found["query"] * (1 / math.sqrt(max(rank, 1)) if isinstance(layer.scale, str) else layer.scale)
     found["pointer"] = shelf.get(f"{prefix}.pointer") if layer.kind == "tmx" else np.zeros((0, width))
-    if "table" in rpe:
-        found["table"] = shelf.get(f"{prefix}.table")
+    found |= {part: shelf.get(f"{prefix}.{part}") for part, kind in OF_TYPE.items() if kind in rpe}
     return found | {"decay": _decays(shelf, layer, rpe, prefix)}, rpe
 
 

@@ -33,6 +33,15 @@ def tap_count(power: fmpq, dtype: str, reach: int = 1) -> int:
     return max(1, math.ceil(math.exp(min(exponent, 28.0))))
 
 
+def shifted_tap_count(power: fmpq, rate: fmpq, dtype: str) -> int:
+    """S with Σ_{s≥S} (1+rs)^{−p} ≤ (1+r(S−1))^{1−p}/(r(p−1)) ≤ u/2, a share of the mass, which is 1 at s = 0 alone; as `tap_count`."""
+    p, r = nearest(power), nearest(rate)
+    if p <= 1:
+        return 1 << 40
+    exponent = -math.log(nearest(UNIT[dtype]) / 2 * r * (p - 1)) / (p - 1)
+    return 1 + max(1, math.ceil(math.expm1(min(max(exponent, 0.0), 28.0)) / r))
+
+
 def slowest_power(dtype: str, taps: int) -> fmpq:
     """The least p = 9/8, 10/8, … whose head s^{−p} runs as at most this many taps."""
     return next(p for p in (fmpq(k, 8) for k in itertools.count(9)) if tap_count(p, dtype) <= taps)

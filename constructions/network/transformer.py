@@ -1,6 +1,6 @@
 """The Transformer of Wang & E as a JAX pytree.
 
-    X⁰_t = W_E x_t + b_E;   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the scalar read-out.
+    X⁰_t = W_E x_t + b_E;   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the read-out.
     Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_{t−s},   FFN(u) = A relu(B u + c), on some coordinates rounded ("FFN with precision")
 
 | attention | score                          | weight                                   |
@@ -12,7 +12,9 @@
 
 φ(s) = −s for `lin` heads (s ≥ 0) and −log s for `log` heads (s ≥ 1), chosen per head. Layers of `table` heads have a learnt bias per
 distance instead, b_h(s) in place of p φ(s), as T5 but without its buckets: they see the distances 0 ≤ s < S of their table and no
-others, so their sums are finite; their p is 0, and they need a softmax (dp-free or dp). `window` says what the softmax runs over:
+others, so their sums are finite; their p is 0, and they need a softmax (dp-free or dp). Layers of `kerple` heads have a rate r as well,
+φ(s) = −log(1 + rs) for s ≥ 0. With a `stride` c the heads of a layer see the distances 0, c, 2c, … and no others, with φ(s/c) in place of
+φ(s); kerple heads and strides come with dp-free attention over the whole past. `window` says what the softmax runs over:
 "infinite" (the whole past; a finite array stands for the sequence that is 0 before it, and each layer carries the constant state of
 those positions), "finite" (the tokens of the array up to t) or "full" (all tokens of the array, before and after t). Heads of type `none`
 do not see positions: φ = 0, their p is 0, and they need a finite or full window. For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
@@ -28,7 +30,7 @@ import jax
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal, Remedy
 from analyzer.numbers.exact import nearest, rational
 from constructions.network.form import AttentionKind, Window
 
@@ -48,6 +50,8 @@ class Attention:
     kind: AttentionKind = field(default="dp-free", metadata={"static": True})
     window: Window = field(default="infinite", metadata={"static": True})
     table: Any = None  # (H, S) b_h(s) if all heads are of type table
+    rate: Any = None  # (H,) r_h > 0 if all heads are of type kerple
+    stride: int = field(default=1, metadata={"static": True})
 
     def heads_of(self, rpe: str) -> np.ndarray:
         """Indices of the heads of one RPE type."""
@@ -92,14 +96,21 @@ class Transformer:
     def dim(self) -> int:
         return int(self.embedding.shape[1])
 
+    @property
+    def outputs(self) -> int:
+        """Outputs per position: 1 where the theorems speak of a network, one per class in classifiers."""
+        return int(self.layers[-1].feedforward.outer.shape[0])
+
     def sizes(self) -> dict[str, int]:
-        """layers, heads (the most in a layer), width, model_dim, and parameters: the count of all stored weights."""
+        """layers, heads (the most in a layer), width, model_dim, and parameters: the count of all stored weights; outputs, if several."""
+        several = {"outputs": self.outputs} if self.outputs > 1 else {}
         return {
             "layers": len(self.layers),
             "heads": max(len(layer.attention.rpe) for layer in self.layers),
             "width": max(int(layer.feedforward.inner.shape[0]) for layer in self.layers),
             "model_dim": int(self.embedding.shape[0]),
             "parameters": sum(int(np.size(leaf)) for leaf in jax.tree.leaves(self)),
+            **several,
         }
 
     def map(self, function: Callable[[Any], Any]) -> "Transformer":
@@ -108,12 +119,12 @@ class Transformer:
 
 
 def checked_decays(attention: Attention) -> np.ndarray:
-    """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log); tables are finite anyway."""
+    """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log, kerple); tables are finite anyway."""
     decays = to_exact(attention.decay)
     if len(decays) != len(attention.rpe):
         raise InputError(f"{len(decays)} decays for {len(attention.rpe)} heads")
     for kind, p in zip(attention.rpe, decays, strict=True):
-        if kind != "table" and not p > (1 if kind == "log" else 0):
+        if kind != "table" and not p > (1 if kind in ("log", "kerple") else 0):
             raise InputError(f"a {kind} head has decay {nearest(p):.3g}: its weights over the infinite past do not add up")
     return decays
 
@@ -122,6 +133,14 @@ def table_weights(attention: Attention) -> list[list[arb]]:
     """e^{b(s)} / Σ e^{b} for every head of type table, at the working precision."""
     powers = [[arb(b - max(row)).exp() for b in row] for row in to_exact(attention.table)]  # e^{10³⁰} is beyond balls too
     return [[w / sum(row, arb(0)) for w in row] for row in powers]
+
+
+def check_plain(attention: Attention, what: str, *remedies: Remedy) -> None:
+    """Refuse kerple heads and strides where something is done that knows neither, with what would be known instead."""
+    if attention.rate is not None or attention.stride > 1:
+        kind = "kerple heads" if attention.rate is not None else f"heads with a stride ({attention.stride})"
+        reason = f"{what} is not there for {kind}, only for lin, log and table heads that see every token"
+        raise Refusal(reason, *remedies)
 
 
 def exact_array(values: Any) -> np.ndarray:

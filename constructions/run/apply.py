@@ -22,7 +22,7 @@ from constructions.network.precision import with_x64
 from constructions.network.transformer import FeedForward, Transformer, to_float
 from constructions.run.execute import run
 from constructions.run.fused import convolve, stream_table
-from constructions.run.reference import feed_forward, stream
+from constructions.run.reference import as_outputs, feed_forward, stream
 from constructions.run.stream import as_float64, is_fused
 
 CANCELLED = 1e-6
@@ -81,7 +81,8 @@ def parameters(network: Transformer, probe: np.ndarray | None = None) -> Paramet
 
 
 def apply(parameters: Parameters, tokens: Any, *, dtype: str) -> jax.Array:
-    """Outputs (…, N) for tokens (…, N, d), with derivatives; `dtype` is the type that the weights have where they are whole.
+    """Outputs (…, N), or (…, N, c) if there are several, for tokens (…, N, d), with derivatives; `dtype` is the type that the weights
+    have where they are whole.
 
     Tokens are not looked at, as they may be traced: outside [−1, 1] no certificate holds. Integers are taken as they are.
     """
@@ -95,13 +96,13 @@ def apply(parameters: Parameters, tokens: Any, *, dtype: str) -> jax.Array:
     if given.ndim < 2 or given.shape[-1] != parameters.dim or 0 in given.shape:
         raise InputError(f"tokens have shape {given.shape}; expected (…, N, {parameters.dim}), not empty")
     if not isinstance(parameters, Convolution):
-        return stream(parameters, given.astype(dtype))[-1][..., 0]
+        return as_outputs(stream(parameters, given.astype(dtype))[-1])
     taps = parameters.kernels.shape[-1]
     if taps == MAX_KERNEL < given.shape[-2]:
         raise InputError(f"sequences of {given.shape[-2]} tokens are longer than the {MAX_KERNEL} that these kernels are kept for")
     size = 1 << (given.shape[-2] + taps - 1).bit_length()
     held = convolve(parameters.kernels, parameters.offset, given.astype(dtype), size)
-    return feed_forward(parameters.readout, held)[..., 0]
+    return as_outputs(feed_forward(parameters.readout, held))
 
 
 def _check_whole(what: str, arrays: list[Any], dtype: str) -> None:

@@ -27,8 +27,12 @@ def check_tokens(network: Transformer, tokens: Any) -> np.ndarray:
 
 
 def run(network: Transformer, tokens: Any) -> np.ndarray:
-    """Outputs (N,) or (batch, N) for tokens (N, d) or (batch, N, d) in [−1, 1]."""
-    tokens = check_tokens(network, tokens)
+    """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1]."""
+    return evaluated(network, check_tokens(network, tokens))
+
+
+def evaluated(network: Transformer, tokens: np.ndarray) -> np.ndarray:
+    """The same for finite tokens of any size, such as Gaussian ones: worst cases are certified on [−1, 1] only."""
     if network.dtype != "exact":
         return fast.forward(network, tokens)
     if any(layer.attention.window == "full" for layer in network.layers):

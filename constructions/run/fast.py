@@ -5,15 +5,20 @@ Per-head constants are computed once, outside XLA, correctly rounded from the st
 * lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S;
 * log, short: the normalised kernel s^{−p}/ζ(p) falls below half a unit roundoff of mass after at most `MAX_TAPS` taps: those taps,
   each correctly rounded, are the head, summed tap by tap;
-* log, long: convolution by FFT with the kernel s^{−p}/ζ(p) at the array's length;
-* table: the taps e^{b(s)}/Σ e^{b}, each correctly rounded, if there are at most `MAX_TAPS`, else by FFT.
+* kerple: the same with (1+rs)^{−p} and its mass, from s = 0 on;
+* table: the taps e^{b(s)}/Σ e^{b}, each correctly rounded, if there are at most `MAX_TAPS`;
+* log or table, long, and all heads in a finite window: in arrays of at most `MAX_TAPS` tokens all weights, each correctly rounded
+  (`constructions.run.positions`), summed tap by tap; in longer ones by FFT, or by a scan for lin heads.
+
+A stride c cuts the array into c interleaved ones, each of which runs by itself: an axis of the batch.
 
 Heads that read a lag slot (`constructions.run.lagged`) run the same scan or taps, without gain, and multiply the result by a factor looked
 up for their lag: fl(e^{θn}) or fl(n^p).
 
-So for lin and short log heads XLA performs additions and multiplications only, and `verify.chain.rounding` can bound every one of them.
-Softmax over all tokens of the array (window "full") couples all pairs: O(N²), with an exponential of our own
-(`constructions.network.exponential`) whose rounding is known. Other dp and nf scores fall back to the reference pass.
+So but for FFTs and for the logarithm of a lag slot (tmx), XLA performs additions, multiplications and divisions only, and
+`verify.chain.rounding` can bound every one of them. Softmax over all tokens of the array (window "full") couples all pairs: O(N²), with an
+exponential of our own (`constructions.network.exponential`) whose rounding is known. Other dp and nf scores run through the formula of the
+reference pass, O(N²), with the same exponential and with biases and masses of the past that were computed beforehand.
 """
 
 from functools import partial
@@ -27,21 +32,21 @@ from flint import arb
 from analyzer.errors import InputError
 from analyzer.numbers.exact import working_precision
 from constructions.network.exponential import exp
-from constructions.network.precision import HIGHEST, tap_count, with_x64
+from constructions.network.precision import HIGHEST, shifted_tap_count, tap_count, with_x64
 from constructions.network.transformer import Attention, Layer, Transformer, table_weights, to_exact
 from constructions.run import reference
 from constructions.run.lagged import lagged_layers
-
-MAX_TAPS = 512
-"""Beyond this an FFT is cheaper than summing taps for arrays of a few thousand tokens and more."""
+from constructions.run.positions import MAX_TAPS, kernel_constants, score_constants, whole_masses
 
 
 def head_constants(attention: Attention) -> dict[str, np.ndarray]:
-    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (log or table heads, (heads, taps); none if some head is long)."""
+    """Correctly rounded `ratio`, `gain` (lin heads) and `taps` (all other heads, (heads, taps); none if some head is long)."""
     dtype = np.asarray(attention.decay).dtype
     decays = to_exact(attention.decay)
     if attention.table is not None:
         return {"ratio": np.zeros(0, dtype), "gain": np.zeros(0, dtype), "taps": _table_taps(attention, dtype)}
+    if attention.rate is not None:
+        return {"ratio": np.zeros(0, dtype), "gain": np.zeros(0, dtype), "taps": _kerple_taps(attention, dtype)}
     with working_precision(160):
         ratios = [(-arb(decays[h])).exp() for h in attention.heads_of("lin")]
         powers = [arb(decays[h]) for h in attention.heads_of("log")]
@@ -62,6 +67,17 @@ def _table_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
         return np.zeros((len(attention.rpe), 0), dtype)
     with working_precision(160):
         return np.array([[float(w) for w in row] for row in table_weights(attention)]).astype(dtype)
+
+
+def _kerple_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
+    """(s+A)^{−p}/ζ(p, A), A = 1/r, which is (1+rs)^{−p} over its mass."""
+    pairs = list(zip(to_exact(attention.decay), to_exact(attention.rate), strict=True))
+    count = max(shifted_tap_count(p, r, str(dtype)) for p, r in pairs)
+    if count > MAX_TAPS:
+        return np.zeros((len(pairs), 0), dtype)
+    with working_precision(160):
+        heads = [(arb(p), arb(1 / r)) for p, r in pairs]
+        return np.array([[float((s + a) ** -p / p.zeta(a)) for s in range(count)] for p, a in heads]).astype(dtype)
 
 
 def _states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
@@ -102,6 +118,22 @@ def _tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
     return total
 
 
+def kernel_heads(attention: Attention, constants: dict[str, Any]) -> np.ndarray:
+    """Heads that are neither scanned nor cut to a few taps: all in a finite window, long ones that are not lin over the infinite past."""
+    if attention.window == "infinite" and constants["taps"].shape[1] > 0:
+        return np.zeros(0, int)
+    scanned = attention.heads_of("lin" if attention.window == "infinite" else "")
+    return np.setdiff1d(np.arange(len(attention.rpe)), scanned)
+
+
+def _kernel_sum(constants: dict[str, Any], values: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_s w(s) v_{t−s} over the array, with the constant past's share added, or divided by the mass that t sees."""
+    total = _tap_sum(constants["weights"], values, jnp.zeros_like(past))
+    share = constants["beyond" if "beyond" in constants else "mass"].T
+    share = share.reshape(share.shape[0], *[1] * (values.ndim - 3), share.shape[1], 1)
+    return total + share * past if "beyond" in constants else total / share
+
+
 def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
     """Σ_s s^{−p} v_{t−s}, or Σ_s e^{b(s)} v_{t−s} up to a factor, by FFT, with the past's mass added; normalised unless tmx."""
     length = values.shape[0]
@@ -125,6 +157,8 @@ def _long_kernels(attention: Attention, heads: np.ndarray, length: int, dtype: A
     positions = jnp.arange(-1, length, dtype=dtype)
     beyond = jnp.exp(reference.log_past_mass(attention, positions)[heads].T)
     s = positions[1:, None]
+    if attention.rate is not None:
+        return (1 + attention.rate[heads] * s) ** -attention.decay[heads], beyond[1:], beyond[:1]
     if attention.table is None:
         return jnp.where(s >= 1, jnp.maximum(s, 1) ** -attention.decay[heads], 0), beyond[1:], beyond[:1]
     top = attention.table.max(axis=1)
@@ -140,11 +174,17 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     if attention.window == "full":
         return _attend_all(attention, x), jnp.zeros_like(past)
     if attention.kind in ("dp", "nf"):
-        return reference.attend(attention, x, past)
+        return reference.attend(attention, x, past, constants=constants if "bias" in constants else None)
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    values, length = _interleaved(values, attention.stride), values.shape[0]
     parts, order = [], []
-    lin, log = attention.heads_of("lin"), np.concatenate([attention.heads_of("log"), attention.heads_of("table")])
+    weighted = kernel_heads(attention, constants) if "weights" in constants else np.zeros(0, int)
+    lin, log = (np.setdiff1d(attention.heads_of(kind), weighted) for kind in ("lin", "log"))
+    log = np.concatenate([log, *(np.setdiff1d(attention.heads_of(kind), weighted) for kind in ("table", "kerple"))])
+    if len(weighted):
+        parts.append(_kernel_sum(constants, values[..., weighted, :], past_value[weighted]))
+        order.append(weighted)
     if len(lin):
         parts.append(_scan(attention, constants, lin, values[..., lin, :], past_value[lin]))
         order.append(lin)
@@ -153,14 +193,35 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
         short = constants["taps"].shape[1] > 0
         parts.append(_tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
         order.append(log)
-    mixed = jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :]
+    mixed = _joined(jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :], attention.stride, length)
     if attention.kind == "tmx":
-        slot = jnp.moveaxis(jnp.einsum("hd,...td->...th", attention.pointer, x, precision=HIGHEST), -2, 0)
-        is_lin = np.array([kind == "lin" for kind in attention.rpe])
-        factor = attention.decay * jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))
-        mixed = jnp.exp(factor)[..., None] * mixed
+        mixed = jnp.moveaxis(_stretch(attention, x), -2, 0)[..., None] * mixed
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
-    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, reference.log_whole_mass(attention, past.dtype))
+    if attention.kind == "tmx" and attention.window == "infinite" and "whole" in constants:
+        past_value = _stretch(attention, past)[:, None] * (constants["whole"][:, None] * past_value)
+        return jnp.moveaxis(output, 0, -2), jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
+    whole = reference.log_whole_mass(attention, past.dtype)
+    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, whole)
+
+
+def _interleaved(values: jax.Array, stride: int) -> jax.Array:
+    """(N, …) → (⌈N/c⌉, c, …): every c-th token of the array, c times; what is filled up at the end is seen by nobody before it."""
+    if stride == 1:
+        return values
+    padded = jnp.pad(values, ((0, -values.shape[0] % stride), *[(0, 0)] * (values.ndim - 1)))
+    return padded.reshape(-1, stride, *values.shape[1:])
+
+
+def _joined(mixed: jax.Array, stride: int, length: int) -> jax.Array:
+    """The way back from `_interleaved`."""
+    return mixed if stride == 1 else mixed.reshape(-1, *mixed.shape[2:])[:length]
+
+
+def _stretch(attention: Attention, x: jax.Array) -> jax.Array:
+    """e^{p y} or y^p for the slots y = w·x of tmx heads, (…, H)."""
+    slot = jnp.einsum("hd,...d->...h", attention.pointer, x, precision=HIGHEST)
+    is_lin = np.array([kind == "lin" for kind in attention.rpe])
+    return exp(attention.decay * (slot if is_lin.all() else jnp.where(is_lin, slot, jnp.log(jnp.maximum(slot, 1)))))
 
 
 def _attend_all(attention: Attention, x: jax.Array) -> jax.Array:
@@ -196,24 +257,38 @@ def _factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="last")
-def _step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+def step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
+    """One layer, compiled."""
     attended, past_attended = attend(layer.attention, constants, x, past)
     return reference.feed(layer.feedforward, x + attended, past + past_attended, last)
 
 
-def network_constants(network: Transformer) -> tuple[dict[str, np.ndarray], ...]:
-    """The constants of every layer, from lag tables where its heads read lag slots."""
-    if not all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
-        return tuple(head_constants(layer.attention) for layer in network.layers)
-    try:
-        return tuple(layer.constants or {} for layer in lagged_layers(network))
-    except InputError:
-        return tuple(head_constants(layer.attention) for layer in network.layers)
+def network_constants(network: Transformer, length: int) -> tuple[dict[str, np.ndarray], ...]:
+    """The constants of every layer for arrays of a length, from lag tables where its heads read lag slots."""
+    if all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
+        try:
+            return tuple(layer.constants or {} for layer in lagged_layers(network))
+        except InputError:
+            pass
+    return tuple(_array_constants(layer.attention, length) for layer in network.layers)
+
+
+def _array_constants(attention: Attention, length: int) -> dict[str, np.ndarray]:
+    """The constants of a layer without lag slots for arrays of a length."""
+    if attention.window == "full":
+        return {}
+    if attention.kind in ("dp", "nf"):
+        return score_constants(attention, length)
+    constants = head_constants(attention)
+    if attention.kind == "tmx" and attention.window == "infinite":
+        constants["whole"] = whole_masses(attention)
+    heads, length = kernel_heads(attention, constants), -(-length // attention.stride)
+    return constants if length > MAX_TAPS or not len(heads) else constants | kernel_constants(attention, list(heads), length)
 
 
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
-    """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
-    constants = network_constants(network)
+    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), in the network's own dtype."""
+    constants = network_constants(network, np.shape(tokens)[-2])
     with with_x64(network.dtype):
         tokens = jnp.asarray(tokens, dtype=network.dtype)
-        return np.asarray(reference.run_layers(network, tokens, lambda index, layer, *state: _step(layer, constants[index], *state)))
+        return np.asarray(reference.run_layers(network, tokens, lambda index, layer, *state: step(layer, constants[index], *state)))

@@ -13,7 +13,7 @@ Where the feed-forward networks between dp-free layers are linear maps, the stre
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import zip_longest
 from typing import Any
@@ -21,15 +21,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flint import arb, arb_poly, fmpq
+from flint import arb, arb_poly, ctx, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Group, Powers, Strided, Taps
 from analyzer.kernels.memory_kernels import MemoryKernel
 from analyzer.lemmas.relu_error import oriented
 from analyzer.numbers.exact import magnitude, working_precision
 from analyzer.numbers.zeta import GUARD as ZETA_GUARD
-from analyzer.numbers.zeta import zeta
+from analyzer.numbers.zeta import ONE, zeta
 from constructions.network.precision import with_x64
 from constructions.network.transformer import (
     Attention,
@@ -43,7 +43,7 @@ from constructions.network.transformer import (
     zeros,
 )
 from constructions.run import fast
-from constructions.run.reference import as_floats, feed_forward
+from constructions.run.reference import as_floats, as_outputs, feed_forward
 
 GUARD = 256
 """Bits carried beyond the largest weight: kernels of size 1 keep about that many correct bits through the cancellation."""
@@ -62,6 +62,9 @@ class FusedLayer:
     """Rounded ratios, gains and taps of a float network; None for an exact one."""
     tables: tuple[tuple[arb, ...], ...] = ()
     """Normalised weights e^{b(s)}/Σ e^{b} of an exact network's table heads."""
+    rates: tuple[fmpq, ...] = ()
+    """r_h of kerple heads."""
+    stride: int = 1
 
     @cached_property
     def bits(self) -> int:
@@ -81,6 +84,8 @@ class FusedLayer:
 
     def _continues(self, run: list[int], h: int) -> bool:
         if self.rpe[h] != self.rpe[run[-1]] or self.decays[h] <= self.decays[run[-1]]:
+            return False
+        if self.rates and self.rates[h] != self.rates[run[-1]]:
             return False
         return len(run) == 1 or self.decays[h] - self.decays[run[-1]] == self.decays[run[1]] - self.decays[run[0]]
 
@@ -103,9 +108,13 @@ class FusedLayer:
     ) -> DeliveredKernel:
         """The kernel of w·U on input coordinate `column`, minus spikes and memory kernels; call it at the working precision `bits`."""
         residual, gains = self.functional(row, column)
-        groups = [*self.lin(gains), *self.log(gains), *self.table(gains)]
         subtracted = tuple((weight, memory) for memory, weight in (memories or {}).items())
-        return DeliveredKernel(residual, tuple(groups), tuple(sorted((spikes or {}).items())), subtracted)
+        return DeliveredKernel(residual, self.groups(gains), tuple(sorted((spikes or {}).items())), subtracted)
+
+    def groups(self, gains: list[fmpq]) -> tuple[Group, ...]:
+        """All heads with these weights, at the distances that they see."""
+        found = (*self.lin(gains), *self.log(gains), *self.table(gains), *self.kerple(gains))
+        return found if self.stride == 1 else tuple(Strided(group, self.stride) for group in found)
 
     def lin(self, gains: list[fmpq]) -> list[Exponentials]:
         """The lin heads, with these weights."""
@@ -155,6 +164,21 @@ class FusedLayer:
         weights = [[arb(gains[h]) * w for w in self.tables[h]] for h, _ in used]
         return [Taps(tuple(sum(column, arb(0)) for column in zip(*weights, strict=True)))]
 
+    def kerple(self, gains: list[fmpq]) -> list[Powers | Taps]:
+        """The kerple heads, with these weights: (s + A)^{−p}/ζ(p, A) with A = 1/r."""
+        used = [(h, h) for h, kind in enumerate(self.rpe) if kind == "kerple" and gains[h] != 0]
+        if not used:
+            return []
+        if self.constants is not None:
+            return [*self._taps(used, gains, "a kerple head falls so slowly that all of them run by FFT")]
+        result = []
+        for run, progression in self._groups(gains, "kerple", shortest=3):
+            for rate in dict.fromkeys(self.rates[h] for h in run):
+                alike = [h for h in run if self.rates[h] == rate]
+                amplitudes = tuple(self._over_zeta(arb(gains[h]), self.decays[h], 1 / rate) for h in alike)
+                result.append(Powers(tuple(self.decays[h] for h in alike), amplitudes, progression, 1 / rate))
+        return [*result]
+
     def _taps(self, used: list[tuple[int, int]], gains: list[fmpq], slow: str) -> list[Taps]:
         """The sum of a float network's taps with these weights; `used` pairs rows of taps with heads."""
         assert self.constants is not None
@@ -164,8 +188,9 @@ class FusedLayer:
         sums = [sum((gains[h] * taps[k, s] for k, h in used), fmpq(0)) for s in range(taps.shape[1])]
         return [Taps(tuple(arb(v) for v in sums))]
 
-    def _over_zeta(self, gain: arb, decay: fmpq) -> arb:
-        return gain / zeta(decay, min(self.bits, max(0, magnitude(gain)) + ZETA_GUARD))
+    def _over_zeta(self, gain: arb, decay: fmpq, start: fmpq = ONE) -> arb:
+        beyond = max(0, ctx.prec - self.bits)  # squared norms ask for more than `bits`
+        return gain / zeta(decay, min(self.bits, max(0, magnitude(gain)) + ZETA_GUARD) + beyond, start)
 
     def _groups(self, gains: list[fmpq], rpe: str, shortest: int) -> list[tuple[list[int], bool]]:
         """Banks with a gain, evaluated as polynomials; runs below `shortest` are gathered into one plain group."""
@@ -196,7 +221,8 @@ def fuse_layer(attention: Attention, embedding: np.ndarray, bias: np.ndarray) ->
     if constants is None and attention.table is not None:
         with working_precision(GUARD + max(0, *(magnitude(arb(g)) for g in gains.flat if g != 0), 0)):
             tables = tuple(map(tuple, table_weights(attention)))
-    return FusedLayer(embedding, offset, gains, checked_decays(attention), attention.rpe, constants, tables)
+    rates = () if attention.rate is None else tuple(to_exact(attention.rate))
+    return FusedLayer(embedding, offset, gains, checked_decays(attention), attention.rpe, constants, tables, rates, attention.stride)
 
 
 def _table(layer: FusedLayer, length: int) -> np.ndarray:
@@ -277,7 +303,7 @@ def _attended(attention: Attention, fused: FusedLayer, stream: list[list[arb_pol
             for h, i in heads:
                 gains[h] += output[h, j, i]
             if any(g != 0 for g in gains):
-                series = arb_poly(DeliveredKernel(fmpq(0), (*fused.lin(gains), *fused.log(gains), *fused.table(gains))).values(0, length))
+                series = arb_poly(DeliveredKernel(fmpq(0), fused.groups(gains)).values(0, length))
                 result[j] = [a + _cut(series * b, length) for a, b in zip(result[j], read, strict=True)]
     return result
 
@@ -328,7 +354,7 @@ def convolve(kernels: jax.Array, offset: jax.Array, tokens: jax.Array, size: int
     return jnp.swapaxes(stream, -1, -2) + offset
 
 
-_read_out = jax.jit(lambda ffn, stream: feed_forward(ffn, stream)[..., 0])
+_read_out = jax.jit(lambda ffn, stream: as_outputs(feed_forward(ffn, stream)))
 
 
 def stream_table(network: Transformer, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -347,8 +373,18 @@ def convolved(kernels: np.ndarray, offset: np.ndarray, tokens: np.ndarray) -> np
 
 
 def run_exact(network: Transformer, tokens: Any) -> np.ndarray:
-    """An exact network on tokens (…, N, d): kernels in ball arithmetic, rounded once, then convolution and read-out in float64."""
+    """An exact network on tokens (…, N, d): kernels in ball arithmetic, rounded once, then convolution and read-out in float64.
+
+    Where only the first layer attends, all feed-forward networks are evaluated there, whatever they are.
+    """
     tokens = np.asarray(tokens, dtype=np.float64)
-    stream = convolved(*stream_table(network, tokens.shape[-2]), tokens)
+    first, *later = network.layers
+    if later and not any(to_exact(layer.attention.output).any() for layer in later):
+        stream = convolved(*stream_table(replace(network, layers=(first,)), tokens.shape[-2]), tokens)
+        with with_x64("float64"):
+            for layer in network.layers[:-1]:
+                stream = stream + np.asarray(feed_forward(as_floats(layer.feedforward), jnp.asarray(stream)))
+    else:
+        stream = convolved(*stream_table(network, tokens.shape[-2]), tokens)
     with with_x64("float64"):
         return np.asarray(_read_out(as_floats(network.layers[-1].feedforward), jnp.asarray(stream)))

@@ -25,7 +25,7 @@ from analyzer.numbers.exact import magnitude, rational, working_precision
 from analyzer.targets.adaptive import MAX_LAG
 from constructions.network.precision import tap_count, with_x64
 from constructions.network.transformer import Attention, Transformer, checked_decays, to_exact, to_float, zeros
-from constructions.run.reference import as_floats, feed_forward
+from constructions.run.reference import as_floats, as_outputs, feed_forward
 
 GUARD = 256
 """Bits carried beyond the largest amplitude: kernels of size 1 keep about that many through the cancellation."""
@@ -178,8 +178,9 @@ def lagged_layers(network: Transformer) -> list[LaggedLayer]:
     return [replace(layer, constants=constants) for layer, constants in zip(layers, counted, strict=True)]
 
 
-MAX_TABLE = 8
-"""Lags that a table of factors reaches at most: for lag 9 the best minimal bank costs 0.75 in float64, error and storage."""
+MAX_TABLE = {"lin": 11, "log": 8}
+"""Lags that a table of factors reaches at most. lin: in float64 error and rounding of the best bank together are 0.46 at lag 10 and 0.88 at
+lag 11. log: the best minimal bank costs 0.75 at lag 9, and a longer table would ask for more taps."""
 MAX_TAPS = 4096
 """Taps summed one by one; beyond that a log head is not run by the fast pass."""
 
@@ -241,7 +242,7 @@ def _factors(network: Transformer, index: int, layer: LaggedLayer, h: int, slot:
         inside += size
         outside += size * max((abs(arb(w)) for w in output[:, i]), default=arb(0))
     table: list[float] = []
-    for n in range(MAX_TABLE + 1):
+    for n in range(MAX_TABLE[layer.rpe[h]] + 1):
         factor = layer.amplitude(h, slot, arb(n))
         if not ((1 + factor) * inside * mass < largest / 8 and factor * outside * mass < largest.sqrt() / len(layer.rpe)):
             break
@@ -316,7 +317,7 @@ class ExactRunner:
         return self._kernels[key]
 
     def stream(self, tokens: Any) -> list[np.ndarray]:
-        """The residual stream (…, N, D) after every inner layer, and last the outputs (…, N)."""
+        """The residual stream (…, N, D) after every inner layer, and last the outputs, (…, N) or (…, N, c)."""
         return [after for _, after in self._layers(tokens)]
 
     def attended(self, tokens: Any) -> list[np.ndarray]:
@@ -335,36 +336,63 @@ class ExactRunner:
                 between = x + self._attend(index, x)
                 change = np.asarray(_feed_forward(as_floats(layer.feedforward), jnp.asarray(between)))
                 last = index == len(self.network.layers) - 1
-                x = change[..., 0] if last else between + change
+                x = as_outputs(change) if last else between + change
                 result.append((between, x))
         return result
 
-    def _attend(self, index: int, x: np.ndarray) -> np.ndarray:
-        layer, length = self.layers[index], x.shape[-2]
-        change = np.zeros_like(x)
+    def memories(self, index: int) -> list["LagRows"]:
+        """What a layer extracts: for every lag slot the coordinates that are written, and those that values are read from."""
+        layer = self.layers[index]
         by_slot: dict[int, list[int]] = {}
-        for row in range(x.shape[-1]):
+        for row in range(layer.gains.shape[1]):
             if heads := layer.writers(row):
                 by_slot.setdefault(layer.slot(heads), []).append(row)
+        found = []
         for slot, rows in by_slot.items():
             columns = sorted({int(c) for row in rows for c in np.nonzero(layer.gains[:, row].any(axis=0))[0]})
             if not set(columns) <= self._silent_before:
                 raise InputError("a value reads a coordinate that is not zero before the array; these theorems read the token")
-            held = np.nan_to_num(x[..., slot], nan=1.0)
-            lag = np.rint(np.exp(np.minimum(held, 40)) if layer.form == "log" else held)
-            lag = np.clip(lag, 1 if "log" in layer.rpe else 0, MAX_LAG)
+            found.append(LagRows(slot, rows, columns, layer.form == "log", 1 if "log" in layer.rpe else 0))
+        return found
+
+    def kernels(self, index: int, memory: "LagRows", lags: Sequence[int], length: int) -> np.ndarray:
+        """κ(s; n) for these lags n, (lags, rows, columns, S) with S ≤ length, each rounded once from balls."""
+        kernels = [[[self._row(index, row, c, lag, length) for c in memory.columns] for row in memory.rows] for lag in lags]
+        longest = max(len(values) for by_row in kernels for by_column in by_row for values in by_column)
+        table = np.zeros((len(lags), len(memory.rows), len(memory.columns), longest))
+        for b, r, c in np.ndindex(*table.shape[:3]):
+            table[b, r, c, : len(kernels[b][r][c])] = kernels[b][r][c]
+        return table
+
+    def _attend(self, index: int, x: np.ndarray) -> np.ndarray:
+        length = x.shape[-2]
+        change = np.zeros_like(x)
+        for memory in self.memories(index):
+            lag = memory.lags(x)
             lags = np.unique(lag)
             if len(lags) > MAX_KERNELS:
                 raise InputError(f"{len(lags)} different lags arise in this array; {MAX_KERNELS} is the most that are run")
-            kernels = [[[self._row(index, row, c, int(b), length) for c in columns] for row in rows] for b in lags]
-            longest = max(len(values) for by_row in kernels for by_column in by_row for values in by_column)
-            table = np.zeros((len(lags), len(rows), len(columns), longest))
-            for b, r, c in np.ndindex(*table.shape[:3]):
-                table[b, r, c, : len(kernels[b][r][c])] = kernels[b][r][c]
-            size = 1 << (length + longest - 1).bit_length()
-            extracted = _extract(jnp.asarray(table), jnp.asarray(x[..., columns]), jnp.asarray(lag), jnp.asarray(lags), size)
-            change[..., rows] += np.asarray(extracted)
+            table = self.kernels(index, memory, [int(b) for b in lags], length)
+            size = 1 << (length + table.shape[-1] - 1).bit_length()
+            extracted = _extract(jnp.asarray(table), jnp.asarray(x[..., memory.columns]), jnp.asarray(lag), jnp.asarray(lags), size)
+            change[..., memory.rows] += np.asarray(extracted)
         return change
+
+
+@dataclass(frozen=True)
+class LagRows:
+    """The coordinates of one layer that are extracted for the lag in one slot."""
+
+    slot: int
+    rows: list[int]
+    columns: list[int]
+    logarithm: bool  # the slot holds log n
+    least: int
+
+    def lags(self, x: np.ndarray) -> np.ndarray:
+        """The lags in the slot of a stream (…, N, D): the nearest integers."""
+        held = np.nan_to_num(x[..., self.slot], nan=1.0)
+        return np.clip(np.rint(np.exp(np.minimum(held, 40)) if self.logarithm else held), self.least, MAX_LAG)
 
 
 _feed_forward = jax.jit(feed_forward)

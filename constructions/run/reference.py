@@ -1,9 +1,11 @@
 """The reference forward pass: plain, O(N²), any weights, jitted, batched.
 
 One formula for all kinds of attention: log-weights for the tokens of the array, one more log-weight for the whole constant past
-before it (its mass is closed: Σ_{s>i} e^{−ps} = e^{−p(i+1)}/(1−e^{−p}), Σ_{s>i} s^{−p} = ζ(p, i+1)), then softmax or exp.
+before it (its mass is closed: Σ_{s>i} e^{−ps} = e^{−p(i+1)}/(1−e^{−p}), Σ_{s>i} s^{−p} = ζ(p, i+1),
+Σ_{s>i} (1+rs)^{−p} = r^{−p} ζ(p, i+1+1/r)), then softmax or exp. With a stride c distances are counted in steps of c.
 
-Every step has a derivative in every weight, the decays included, so networks are trained through this pass.
+Every step has a derivative in every weight, the decays included, so networks are trained through this pass. The fast pass runs the same
+formula on `constants` that were computed outside XLA (`constructions.run.positions`), with an exponential of our own.
 """
 
 import math
@@ -16,6 +18,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.scipy.special import logsumexp
 
+from constructions.network.exponential import exp
 from constructions.network.precision import HIGHEST, with_x64
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_float
 
@@ -31,6 +34,11 @@ def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
         rounded = jnp.log(jnp.maximum(jnp.round(jnp.exp(jnp.where(is_log, output, 0))), 1))  # e^y of others may overflow
         output = jnp.where(is_log, rounded, output)
     return output
+
+
+def as_outputs(read: Any) -> Any:
+    """What the last feed-forward network gives, (…, N, c), as outputs of the whole one: (…, N) where c = 1."""
+    return read[..., 0] if read.shape[-1] == 1 else read
 
 
 def as_floats(ffn: FeedForward) -> FeedForward:
@@ -89,11 +97,13 @@ log_hurwitz.defjvp(_log_hurwitz_jvp, symbolic_zeros=True)
 
 
 def log_past_mass(attention: Attention, position: jax.Array) -> jax.Array:
-    """log Σ_{s>i} e^{pφ(s)} for every head and position i ≥ −1 (all of the past for i = −1), shape (H, len(position))."""
+    """log Σ_{s>i} e^{pφ(s)} for every head and position i ≥ −1 (all of the past for i = −1), in steps of the stride; (H, len(position))."""
     if attention.table is not None:
         tail = jax.lax.cumlogsumexp(attention.table, axis=1, reverse=True)  # Σ_{s≥j}
         beyond = jnp.concatenate([tail, jnp.full_like(tail[:, :1], -jnp.inf)], axis=1)
         return jnp.take(beyond, jnp.clip(position.astype(int) + 1, 0, tail.shape[1]), axis=1)
+    if attention.rate is not None:
+        return _kerple_mass(attention.decay, attention.rate, position)
     lin = attention.heads_of("lin")
     log = np.setdiff1d(np.arange(len(attention.rpe)), lin)
     parts = [mass(attention.decay[heads], position) for mass, heads in ((_lin_mass, lin), (_log_mass, log)) if len(heads)]
@@ -107,6 +117,11 @@ def _lin_mass(decay: jax.Array, position: jax.Array) -> jax.Array:
 
 def _log_mass(decay: jax.Array, position: jax.Array) -> jax.Array:
     return log_hurwitz(*jnp.broadcast_arrays(jnp.maximum(decay, 1 + 1e-6)[:, None], jnp.maximum(position + 1, 1)))
+
+
+def _kerple_mass(decay: jax.Array, rate: jax.Array, position: jax.Array) -> jax.Array:
+    p, r = jnp.maximum(decay, 1 + 1e-6)[:, None], rate[:, None]
+    return log_hurwitz(*jnp.broadcast_arrays(p, position + 1 + 1 / r)) - p * jnp.log(r)
 
 
 def _queries(attention: Attention, x: jax.Array) -> jax.Array:
@@ -130,7 +145,10 @@ def _scores(queries: jax.Array, keys: jax.Array | None) -> jax.Array:
 
 
 def _stretched(attention: Attention, s: jax.Array) -> jax.Array:
-    """−φ(s) for s (…, H or 1, T, N or 1): s for lin heads, log s for all others, as 0 below 1; only what occurs is computed."""
+    """−φ(s) for s (…, H or 1, T, N or 1): s for lin heads, log(1 + rs) for kerple heads, log s for all others, as 0 below 1; only what
+    occurs is computed."""
+    if attention.rate is not None:
+        return jnp.log1p(attention.rate[:, None, None] * jnp.maximum(s, 0))
     is_lin = np.array([kind == "lin" for kind in attention.rpe])
     if is_lin.all():
         return s
@@ -144,9 +162,10 @@ def _positions(attention: Attention, first: int, length: int) -> jax.Array:
         return _along_diagonals(attention.table, first, length)
     steps = jnp.arange(length)
     distance = steps[first:, None] - steps[None, :]
-    position = -attention.decay[:, None, None] * _stretched(attention, distance[None].astype(attention.decay.dtype))
+    seen = distance % attention.stride == 0
+    position = -attention.decay[:, None, None] * _stretched(attention, (distance // attention.stride)[None].astype(attention.decay.dtype))
     least = np.array([kind == "log" for kind in attention.rpe])[:, None, None]  # log heads do not see the current token
-    return position if attention.window == "full" else jnp.where(distance >= least, position, -jnp.inf)
+    return position if attention.window == "full" else jnp.where((distance >= least) & seen, position, -jnp.inf)
 
 
 def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
@@ -168,25 +187,34 @@ BLOCKS, LEAST_BLOCK, LEAST_WEIGHTS = 4, 32, 1 << 20
 block is compiled for itself, which takes as long as some hundred passes with fewer attention weights (sequences × heads × pairs) do."""
 
 
-def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) -> tuple[jax.Array, jax.Array]:
+Constants = dict[str, Any]
+
+
+def attend(
+    attention: Attention, x: jax.Array, past: jax.Array, first: int = 0, constants: Constants | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,)."""
     rows = x.shape[-2] - first
     weights = math.prod(x.shape[:-1]) * rows * len(attention.rpe)
     causal = attention.kind in ("dp", "nf") and attention.window != "full"
-    return _attend(attention, x, past, first, BLOCKS if causal and rows >= BLOCKS * LEAST_BLOCK and weights >= LEAST_WEIGHTS else 1)
+    blocks = BLOCKS if causal and rows >= BLOCKS * LEAST_BLOCK and weights >= LEAST_WEIGHTS else 1
+    return _attend(attention, x, past, first, blocks, constants)
 
 
-def _attend(attention: Attention, x: jax.Array, past: jax.Array, first: int, blocks: int = 1) -> tuple[jax.Array, jax.Array]:
+def _attend(
+    attention: Attention, x: jax.Array, past: jax.Array, first: int, blocks: int = 1, constants: Constants | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Softmax divides once, after values were mixed; what does not depend on the block of queries is computed once for all of them.
 
-    Values are projected before they are mixed or after: whichever takes fewer multiplications.
+    Values are projected before they are mixed or after: whichever takes fewer multiplications. With constants, whose rounding is
+    counted, they are projected before.
     """
     dv, width = attention.value.shape[1:]
     length = x.shape[-2]
     rows = length - first
-    view = _view(attention, x, past, first)
+    view = _view(attention, x, past, first, constants)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
-    mix_first = rows * length * width + rows * width * dv < length * width * dv + rows * length * dv
+    mix_first = constants is None and rows * length * width + rows * width * dv < length * width * dv + rows * length * dv
     values = x if mix_first else jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
     mixing = "...hts,...sd->...htd" if mix_first else "...hts,...hsv->...htv"
     ends = [first + rows * (k + 1) // blocks for k in range(blocks)]
@@ -200,7 +228,7 @@ def _attend(attention: Attention, x: jax.Array, past: jax.Array, first: int, blo
         parts.append(mixed if total is None else mixed / total)
     attended = parts[0] if blocks == 1 else jnp.concatenate(parts, axis=-2)
     output = jnp.einsum("hdv,...htv->...td", attention.output, attended, precision=HIGHEST)
-    return output, past_output(attention, past, past_value, view.whole)
+    return output, past_output(attention, past, past_value, view.whole, jnp.exp if constants is None else exp)
 
 
 class _View(NamedTuple):
@@ -210,15 +238,19 @@ class _View(NamedTuple):
     keys: jax.Array | None  # (…, H, N, k)
     before: jax.Array  # (…, H, T, 1) log-weight of everything before the array, −∞ if heads do not look there, or their tables end before
     whole: jax.Array  # (H,) log Σ_{s≥0} e^{pφ(s)} or e^{b(s)}, 0 in a finite or full window
+    bias: jax.Array | None = None  # (H, N) p φ(s) or b(s) by distance, where it was computed beforehand
 
 
-def _view(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> _View:
+def _view(attention: Attention, x: jax.Array, past: jax.Array, first: int, constants: Constants | None = None) -> _View:
     queries, keys = _queries(attention, x[..., first:, :]), _keys(attention, x)
-    beyond, whole = _log_masses(attention, first, x.shape[-2], x.dtype)
+    if constants is not None and "beyond" in constants:
+        beyond, whole = constants["beyond"][:, first:], constants["whole"]
+    else:
+        beyond, whole = _log_masses(attention, first, x.shape[-2], x.dtype)
     before = beyond[..., None]
     if attention.window == "infinite":
         before = before + _scores(queries, _keys(attention, past[None, :]))
-    return _View(queries, keys, before, whole)
+    return _View(queries, keys, before, whole, None if constants is None else constants["bias"])
 
 
 def _log_masses(attention: Attention, first: int, length: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
@@ -228,7 +260,8 @@ def _log_masses(attention: Attention, first: int, length: int, dtype: Any) -> tu
         return nothing, jnp.zeros(len(attention.rpe), dtype)
     if attention.table is not None and attention.table.shape[1] <= first + 1:
         return nothing, logsumexp(attention.table, axis=1)
-    masses = log_past_mass(attention, jnp.concatenate([jnp.full((1,), -1, dtype), jnp.arange(first, length, dtype=dtype)]))
+    steps = (jnp.arange(first, length) // attention.stride).astype(dtype)
+    masses = log_past_mass(attention, jnp.concatenate([jnp.full((1,), -1, dtype), steps]))
     return masses[:, 1:], masses[:, 0]
 
 
@@ -238,21 +271,28 @@ def _weights(attention: Attention, view: _View, first: int, start: int, end: int
     normalised."""
     keys = None if view.keys is None else view.keys[..., :end, :]
     rows = slice(start - first, end - first) if start > first or end < first + view.queries.shape[-2] else slice(None)
-    inside = _positions(attention, start, end) + _scores(view.queries[..., rows, :], keys)
+    positions = _positions(attention, start, end) if view.bias is None else _along_diagonals(view.bias, start, end)
+    power = jnp.exp if view.bias is None else _own_power
+    inside = positions + _scores(view.queries[..., rows, :], keys)
     before = view.before if view.before.shape[-2] == 1 else view.before[..., rows, :]
     if attention.kind == "dp-free" and attention.window == "infinite":
         whole = view.whole[:, None, None]
         return jnp.exp(inside - whole), jnp.exp(before - whole), None
     if attention.kind in ("nf", "tmx"):
-        return jnp.exp(inside), jnp.exp(before), None
+        return power(inside), power(before), None
     top = jax.lax.stop_gradient(jnp.maximum(inside.max(axis=-1, keepdims=True), before))
     top = jnp.where(jnp.isfinite(top), top, 0)  # a head that sees nothing
-    weights, past_weight = jnp.exp(inside - top), jnp.exp(before - top)
+    weights, past_weight = power(inside - top), power(before - top)
     total = weights.sum(axis=-1, keepdims=True) + past_weight
     return weights, past_weight, jnp.where(total > 0, total, 1)
 
 
-def past_output(attention: Attention, past: jax.Array, past_value: jax.Array, whole: jax.Array) -> jax.Array:
+def _own_power(score: jax.Array) -> jax.Array:
+    """e^score with a known rounding, and 0 where nobody looks."""
+    return jnp.where(score == -jnp.inf, 0, exp(score))
+
+
+def past_output(attention: Attention, past: jax.Array, past_value: jax.Array, whole: jax.Array, power: Any = jnp.exp) -> jax.Array:
     """What attention returns at positions whose whole past is the constant state, `whole` being the log of its mass (H,).
 
     In a finite or full window nobody looks there: 0.
@@ -261,7 +301,7 @@ def past_output(attention: Attention, past: jax.Array, past_value: jax.Array, wh
         return jnp.zeros_like(past)
     if attention.kind in ("nf", "tmx"):
         score = _scores(_queries(attention, past[None, :]), _keys(attention, past[None, :]))
-        past_value = jnp.exp(whole[:, None] + score[..., 0]) * past_value
+        past_value = power(whole[:, None] + score[..., 0]) * past_value
     return jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
 
 
@@ -282,11 +322,11 @@ def feed(ffn: FeedForward, x: jax.Array, past: jax.Array, last: bool) -> tuple[j
 
 
 def run_layers(network: Transformer, tokens: jax.Array, step: Any) -> jax.Array:
-    """Layer after layer, `step(index, layer, x, past, last)` being compiled: equal layers compile once; tokens (…, N, d) → (…, N)."""
+    """Layer after layer, `step(index, layer, x, past, last)` being compiled: equal layers compile once; tokens (…, N, d) → outputs."""
     x, past = _embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
     for index, layer in enumerate(network.layers):
         x, past = step(index, layer, x, past, index == len(network.layers) - 1)
-    return x[..., 0]
+    return as_outputs(x)
 
 
 @partial(jax.jit, static_argnames="last")
@@ -296,7 +336,7 @@ def _step(layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.
 
 
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
-    """Outputs (…, N) of a float network on tokens (…, N, d), in the network's own dtype."""
+    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), in the network's own dtype."""
     with with_x64(network.dtype):
         return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))
 

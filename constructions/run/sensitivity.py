@@ -28,6 +28,8 @@ token's share; far below what a comparison shows."""
 
 def network_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     """κ as (d, N) for tokens (batch, N, d); refused where exact weights cancel in float64."""
+    if network.outputs != 1:
+        raise Refusal(f"effective kernels belong to one output; this network has {network.outputs}")
     if is_fused(network):
         return _fused_kernel(network, tokens)
     try:

@@ -114,7 +114,8 @@ def plain_slots(network: Transformer) -> dict[str, range]:
 
 def trace(network: Transformer, tokens: Any, slots: Slots) -> dict[str, dict[str, np.ndarray]]:
     """What the slots hold after every attention, for tokens (…, N, d): "layer 1", "layer 2", … → slot → (…, N), or (…, N, d) for slots of
-    d > 1 coordinates; and "output" → "y" → (…, N), the outputs that certificates speak of."""
+    d > 1 coordinates; and "output" → "y" → (…, N), or (…, N, c) if there are several, the
+    outputs that certificates speak of."""
     batch, flat = _sequences(network, tokens)
     width = int(network.embedding.shape[0])
     for name, coordinates in slots.items():
@@ -124,7 +125,8 @@ def trace(network: Transformer, tokens: Any, slots: Slots) -> dict[str, dict[str
     for number, held in enumerate(attended(network, flat.astype(np.float64), 0), start=1):
         streams = held.reshape(*batch, -1, width)
         result[f"layer {number}"] = {name: _taken(streams, list(coordinates)) for name, coordinates in slots.items()}
-    return {**result, "output": {"y": run(network, flat).reshape(*batch, -1)}}
+    outputs = run(network, flat)
+    return {**result, "output": {"y": outputs.reshape(*batch, *outputs.shape[1:])}}
 
 
 def _sequences(network: Transformer, tokens: Any) -> tuple[tuple[int, ...], np.ndarray]:
@@ -205,4 +207,5 @@ def _without_values(attention: Attention) -> Attention:
         key=_floats(attention.key),
         pointer=_floats(attention.pointer),
         table=None if attention.table is None else _floats(attention.table),
+        rate=None if attention.rate is None else _floats(attention.rate),
     )

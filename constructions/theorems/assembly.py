@@ -28,8 +28,6 @@ from constructions.run.fused import fuse
 
 BOX_SHARE = arb(2) ** -10
 """By this share of e the read-out's box exceeds the memories delivered."""
-MAX_SLOPE = 1e12
-"""Steeper read-outs would need extraction errors near the least one offered."""
 
 
 def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, range]:

@@ -22,7 +22,8 @@ class Construction:
 
     @property
     def bank(self) -> str:
-        return str(getattr(self.options, "bank", "own"))
+        """What the card calls the heads: the fewest, where nothing is chosen."""
+        return str(getattr(self.options, "bank", "own") or "minimal")
 
     @property
     def ffn(self) -> str:
@@ -35,4 +36,4 @@ class Construction:
     @property
     def choices(self) -> dict[str, str]:
         """The other options that its card names."""
-        return {name: getattr(self.options, name) for name in CARD_OPTIONS if hasattr(self.options, name)}
+        return {name: getattr(self.options, name) for name in CARD_OPTIONS if getattr(self.options, name, None) is not None}

@@ -12,7 +12,6 @@ Knots are dyadic, so that subtracting them is exact in the weights of every type
 computed values of the singular functions.
 """
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from analyzer.errors import Refusal, finer
 from analyzer.families import DEFAULT_ERROR, Coupling
 from analyzer.lemmas.low_rank import factors, plan_readout, plan_sizes, uniform_knots
 from analyzer.numbers.exact import rational, working_precision
+from analyzer.numbers.piecewise import slope_changes
 from analyzer.targets.coupling import BITS, CouplingTarget
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, to_float, zeros
 from constructions.theorems.construction import Construction
@@ -81,16 +81,6 @@ def assemble(target: CouplingTarget, left: np.ndarray, right: np.ndarray, us: tu
     low, high = min(columns[value_slot]), max(columns[value_slot])
     readout = spline_readout(target, plan_readout(target, low, high, error), width, answer)
     return Transformer(embedding, bias, (first, Layer(attention, readout)))
-
-
-def slope_changes(knots: tuple[fmpq, ...], values: list[fmpq]) -> list[fmpq]:
-    """Weights of relu(x − u_i) in the spline through the values, minus its value at the first knot."""
-    slopes = [(b - a) / (v - u) for (a, b), (u, v) in zip(_pairs(values), _pairs(knots), strict=True)]
-    return [slopes[0], *(b - a for a, b in _pairs(slopes))]
-
-
-def _pairs(values: list[fmpq] | tuple[fmpq, ...]) -> list[tuple[fmpq, fmpq]]:
-    return list(itertools.pairwise(values))
 
 
 def silent(width: int) -> Attention:

@@ -6,6 +6,7 @@ Banks: `paper` and `tuned` give each lag its own heads (or share all of them), `
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from flint import arb, fmpq
@@ -13,8 +14,10 @@ from flint import arb, fmpq
 from analyzer.errors import OptionValue, Refusal, Remedy, finer, larger_error
 from analyzer.families import Fixed
 from analyzer.lemmas.extraction import Rpe, attention_bound, minimal_bound, solve_heads
-from analyzer.numbers.exact import upper, working_precision
+from analyzer.limits.pi_law import best_pi_bound
+from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.fixed import FixedMemory
+from analyzer.theorems.base import check_slopes
 from analyzer.theorems.thm_3_1 import DEFAULT_ERROR, MAX_HEADS, check, deeper, exactly
 from constructions.banks import head_banks as bank_of
 from constructions.banks.balanced import MAX_WORK, balanced_bank, fitted_error, weight_sums, work
@@ -23,7 +26,7 @@ from constructions.banks.mixed import mixed_minimal
 from constructions.network.precision import MANTISSA, UNIT, slowest_power, tap_count
 from constructions.run import fast
 from constructions.theorems import assembly
-from constructions.theorems.assembly import FEW, MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
+from constructions.theorems.assembly import FEW, box_of, check_taps, representable, rounding_price, with_readout
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
@@ -38,18 +41,17 @@ def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) ->
     cap = min(1.0, budget)
     box = box_of(target, [arb(cap)] * len(target.lags))
     lipschitz = target.readout.lipschitz(box)[1:]
-    if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
-        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
+    check_slopes(lipschitz)
     attention_error = budget / 2 if curved else budget
     head_banks = _banks(target, options, lipschitz, attention_error, cap)
-    ways = (*deeper(target, options.rpe, options.bank, options.heads, options.share), *exactly(target, options.bank))
+    ways = (*deeper(target, options.sloped, options.bank, options.heads, options.share), *exactly(target, options.bank))
     check_taps(head_banks, options.dtype, *ways)
     network, draws = with_readout(target, head_banks, options, budget / 2, box)
     return Construction(target, options, network, draws)
 
 
 def _banks(target: FixedMemory, options: Fixed, lipschitz: list[arb], attention_error: float, cap: float) -> list[HeadBank]:
-    lags, rpe, bank, heads, dtype, share = target.lags, options.rpe, options.bank, options.heads, options.dtype, options.share
+    lags, rpe, bank, heads, dtype, share = target.lags, options.sloped, options.bank, options.heads, options.dtype, options.share
     if rpe == "mixed":
         return list(mixed_minimal(lags[0], min(cap, attention_error / max(1.0, upper(lipschitz[0])))))
     if bank == "balanced":
@@ -119,10 +121,19 @@ MAX_FLOAT_HEADS = 27
 """u·2^{2T−1} reaches 1 at T = 27 in float64: no float bank with more heads is searched for."""
 
 
+def _may_hold(way: Remedy, rpe: Rpe, lags: Sequence[int], error: float) -> bool:
+    """Whether no law excludes the longest lag in this arithmetic: one layer of lin heads obeys the π-law."""
+    dtype = str(way["dtype"])
+    return dtype == "exact" or rpe != "lin" or not lower(best_pi_bound(lags[-1], UNIT[dtype])[0]) > error
+
+
 def _budgeted(target: FixedMemory, rpe: Rpe, count: int, dtype: str, error: float) -> HeadBank:
     """The best minimal bank for a float type, refused when storing its weights alone costs more than the error."""
     unit, lags = UNIT[dtype], target.lags
-    ways = [*deeper(target, rpe, "minimal", None if count == lags[-1] else count), *finer(dtype)]
+    ways = [
+        *deeper(target, rpe, "minimal", None if count == lags[-1] else count),
+        *(w for w in finer(dtype) if _may_hold(w, rpe, lags, error)),
+    ]
     least = arb(unit) * arb(2) ** (2 * count - 1)
     if rpe == "lin" and count == lags[-1] and upper(least) > error:
         raise Refusal(

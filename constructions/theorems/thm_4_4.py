@@ -14,35 +14,35 @@ The inner FFNs are exact encodings or Barron samples followed by rounding, or re
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import Refusal, Remedy, finer, larger_error
+from analyzer.errors import Refusal, Remedy, larger_error
 from analyzer.families import DEFAULT_ERROR, MAX_HEADS, Adaptive
 from analyzer.kernels.l1_norms import l1_norm
 from analyzer.lemmas.extraction import Rpe, adaptive_heads, adaptive_minimal_bound, attention_bound, choose_tuning, solve_heads
 from analyzer.lemmas.feedforward import plan_feedforward
 from analyzer.lemmas.lag_encoding import LOG_BITS, Form, LagEncoding, encode, rounding_distance, rounding_margin, slot_ball, slot_form
 from analyzer.lemmas.relu_error import Neuron, local_range
-from analyzer.numbers.exact import UNIT, lower, rational, upper, working_precision
+from analyzer.numbers.exact import UNIT, rational, upper, working_precision
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.theorems.base import extraction_budget
-from analyzer.theorems.thm_4_4 import check_options, check_sizes
+from analyzer.theorems.thm_4_4 import MARGIN_SHARE, check_options, check_sizes, exactly, extraction_errors
+from constructions.banks.balanced_lags import balanced_lag_bank
 from constructions.banks.lag_banks import LagBank, budgeted_minimal, exact_minimal, head_mass, interpolation_lag_bank, weight_mass
 from constructions.network.precision import MANTISSA
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, exact_array, zeros
 from constructions.neurons import feedforward
 from constructions.neurons.lag_encoding import exact_encoding, sampled_encoding, staircase
 from constructions.run.lagged import MAX_TABLE, lagged_layers
-from constructions.theorems.assembly import BOX_SHARE, FEW, MAX_SLOPE, round_network
+from constructions.theorems.assembly import BOX_SHARE, FEW, round_network
 from constructions.theorems.construction import Construction
 
-MARGIN_SHARE = 4
-"""Extraction errors may use up one part in this many of a rounding margin or plateau; the rest is for the encoding, and for safety."""
 MAX_DRAWS = 4
 """Samples tried at each width before it is doubled."""
 
@@ -93,63 +93,45 @@ def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: A
     `width` forces the number of Barron neurons per lag, right or wrong; otherwise the narrowest sample that is certified is taken.
     """
     options = Adaptive.of(options, keywords)
-    rpe, attention, bank, rounding, dtype = options.rpe, options.attention, options.bank, options.rounding, options.dtype
+    rpe, attention, bank, rounding, dtype = (
+        options.sloped,
+        options.resolved_attention,
+        options.resolved_bank,
+        options.rounding,
+        options.dtype,
+    )
     check_options(target, options)
     check_sizes(target, options)
     form = slot_form(rpe, attention)
     encodings = [encode(target, k) for k in range(len(target.memories))]
     schedule = target.schedule(options.deep)
     budget = DEFAULT_ERROR if options.error is None else options.error
-    curved = bool(target.readout.ridges)
-
-    def allowed(total: float) -> list[float]:
-        return _extraction_errors(target, encodings, form, rounding, total / 2 if curved else total, min(1.0, total))
-
+    readout_error = budget / 2
+    attention_error = readout_error if target.readout.ridges else budget
+    allowed = extraction_errors(target, encodings, form, rounding, attention_error, min(1.0, budget))
     if dtype == "exact":
-        banks = _banks(target, rpe, bank, schedule, options.heads, allowed(budget), options.deep)
+        banks = _banks(target, rpe, bank, schedule, options.heads, allowed, options.deep)
     else:
-        banks = _float_banks(target, rpe, schedule, allowed, budget, dtype)
+        shared = MARGIN_SHARE * max(1, *map(len, target.parents.values()))  # with nothing left to other parents
+        margins = [shared * e for e in extraction_errors(target, encodings, form, rounding, math.inf, 1.0)]
+        banks, delivered = _float_banks(target, options, allowed, margins)
+        readout_error = _left(target, options, delivered, budget)
     ideal = [exact_encoding(encoding, encoding.values(form)) for encoding in encodings]
     extraction = _Extraction(attention, schedule, banks, form)
-    draft = _assemble(target, extraction, ideal, _placeholder(target), "ideal")
-    delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
-    if dtype != "exact":
-        price = arb(_price(target, max(sum(banks[k].heads for k in group) for group in schedule), dtype))
-        delivered = [e + price * weight_mass(heads_of) for e, heads_of in zip(delivered, banks, strict=True)]
+    if dtype == "exact":
+        draft = _assemble(target, extraction, ideal, _placeholder(target), "ideal")
+        delivered = _delivered(target, draft, schedule, form, [_promised(bank, heads_of) for heads_of in banks])
     bits = _log_bits(banks) if rounding == "relu" else LOG_BITS
     lag_neurons, draws = _lag_neurons(target, encodings, form, bits, options, delivered)
     radii = [arb(1)] * target.dim + [1 + e * (1 + BOX_SHARE) for e in delivered for _ in range(target.dim)]
-    plan = plan_feedforward(options.ffn, target.readout, radii, None, budget / 2)
+    plan = plan_feedforward(options.ffn, target.readout, radii, None, readout_error)
     if options.ffn == "spline":
         readout, readout_draws = feedforward.spline(target.readout, plan, radii), 0
     else:
         readout, readout_draws = feedforward.barron(target.readout, plan, radii, options.seed)
     network = _assemble(target, extraction, lag_neurons, readout, rounding, options.encode == "exact")
     sampled = {**dict(zip(target.names, draws, strict=True)), "read-out": readout_draws}
-    return Construction(target, options, round_network(network, dtype), sampled)
-
-
-def _extraction_errors(
-    target: AdaptiveMemory, encodings: list[LagEncoding], form: Form, rounding: str, attention_error: float, cap: float
-) -> list[float]:
-    """What every memory may err by: its share of Σ Lip_k e_k, and so little that the lags that are read off it stay exact."""
-    slots, count = slots_of(target), len(target.memories)
-    box = [arb(1)] * target.dim + [arb(1 + cap)] * (count * target.dim)
-    lipschitz = target.readout.lipschitz(box)[1:]
-    if not all(upper(lip) < MAX_SLOPE for lip in lipschitz):
-        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
-    allowed = [min(cap, attention_error / (count * upper(lip)) if upper(lip) > 0 else cap) for lip in lipschitz]
-    for encoding in encodings:
-        parents = [target.names.index(p) for p in target.parents[target.names[encoding.memory]] if p != "x0"]
-        for parent in parents:
-            block = slots.block(parent + 1)
-            if rounding == "ideal":
-                room, gain = rounding_margin(form, max(encoding.lags)), encoding.noise_gain(form, block)
-            else:
-                room, gain = arb(encoding.plateau() or 1), sum((abs(encoding.direction[j]) for j in block), fmpq(0))
-            if gain != 0:
-                allowed[parent] = min(allowed[parent], lower(room / (MARGIN_SHARE * len(parents) * arb(gain))))
-    return allowed
+    return Construction(target, options.resolved(), round_network(network, dtype), sampled)
 
 
 def _banks(
@@ -182,37 +164,92 @@ def _price(target: AdaptiveMemory, heads: int, dtype: str) -> fmpq:
     return UNIT[dtype] * (10 + heads * target.dim)
 
 
-DOUBLINGS = 8
-"""Times that the error is doubled in search of one that the banks of a float type reach."""
-
-
 def _float_banks(
-    target: AdaptiveMemory, rpe: Rpe, schedule: Sequence[Sequence[int]], allowed: Callable[[float], list[float]], error: float, dtype: str
-) -> list[LagBank]:
-    """The best minimal banks for a float type, refused when storing their weights alone costs more than the error."""
-    lags = [target.occurring(k) for k in range(len(target.memories))]
-    heads = max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in schedule)
-    for k, name in enumerate(target.names):
-        if max(lags[k]) > MAX_TABLE:
-            raise Refusal(f"{dtype} cannot hold lag {max(lags[k])} of {name}", {"dtype": "exact"})
-    price = _price(target, heads, dtype)
-    banks = [budgeted_minimal(rpe, found, price, MANTISSA[dtype]) for found in lags]
-    with working_precision(256):
-        promised = [adaptive_minimal_bound(rpe, found, bank.decays) for found, bank in zip(lags, banks, strict=True)]
-        stored = [arb(UNIT[dtype]) * weight_mass(bank) for bank in banks]
-        rounded = [upper(e + arb(price) * weight_mass(bank)) for e, bank in zip(promised, banks, strict=True)]
-    shares = allowed(error)
-    for k, name in enumerate(target.names):
-        if not upper(promised[k] + stored[k]) <= shares[k]:
-            doubled = (error * 2**j for j in range(1, DOUBLINGS))
-            enough = next((e for e in doubled if all(a <= b for a, b in zip(rounded, allowed(e), strict=True))), math.inf)
+    target: AdaptiveMemory, options: Adaptive, allowed: Sequence[float], margins: Sequence[float]
+) -> tuple[list[LagBank], list[arb]]:
+    """(the bank of every memory in a float type, what it delivers: extraction error and rounding together).
+
+    Minimal banks have the best parameter. Balanced ones have the fewest heads that reach a memory's share, `allowed`, of the error; where
+    one of them does not, all have as many as are worth their rounding, for memories may use up each other's shares and the read-out's.
+    Whether the network reaches the error is for its certificate to say. What cannot be of use is refused: a bank that is no better than
+    none, or that uses up all of the margin (`margins`) of the lags that are read off its memory.
+    """
+    chosen = _chosen(target, options, allowed)
+    if any(found is None or upper(found[1]) > share for found, share in zip(chosen, allowed, strict=True)):
+        chosen = _chosen(target, options, [0.0] * len(allowed))
+    banks, delivered = [], []
+    for k, found in enumerate(chosen):
+        longest = max(target.occurring(k))
+        subject = f"{options.dtype} cannot hold lag {longest} of {target.names[k]}"
+        if found is None or not upper(found[1]) < 1:
+            raise Refusal(f"{subject}: no {options.resolved_bank} {options.rpe} bank is better than none", *_ways(options, longest))
+        bank, error = found
+        if not upper(error) < margins[k]:
             raise Refusal(
-                f"{dtype} cannot hold lag {max(lags[k])} of {name} at error {shares[k]:.3g}, its share: the best minimal {rpe} bank has "
-                f"extraction error {upper(promised[k]):.3g} and its weights cost {upper(stored[k]):.3g} to store",
-                *finer(dtype),
-                *(larger_error(enough) if enough <= 1 else ()),
+                f"{subject} so well that lags can be read off it: extraction error and rounding of its {options.resolved_bank} "
+                f"{options.rpe} bank are {upper(error):.3g}, the margin is {margins[k]:.3g}",
+                *_ways(options, longest),
             )
-    return banks
+        banks.append(bank)
+        delivered.append(error)
+    return banks, delivered
+
+
+def _chosen(target: AdaptiveMemory, options: Adaptive, allowed: Sequence[float]) -> list[tuple[LagBank, arb] | None]:
+    """A bank for every memory, with its error and rounding together; None where its lag is beyond any table or type."""
+    dtype, rpe = options.dtype, options.sloped
+    lags = [target.occurring(k) for k in range(len(target.memories))]
+    price = _price(target, max(sum(adaptive_heads(rpe, lags[k]) for k in group) for group in target.schedule(options.deep)), dtype)
+    result: list[tuple[LagBank, arb] | None] = []
+    for found, share in zip(lags, allowed, strict=True):
+        if max(found) > MAX_TABLE[rpe]:
+            result.append(None)
+        else:
+            minimal = options.resolved_bank == "minimal"
+            result.append(_minimal(rpe, found, price, dtype) if minimal else balanced_lag_bank(found, share, dtype))
+    return result
+
+
+@lru_cache(maxsize=64)
+def _minimal(rpe: Rpe, lags: tuple[int, ...], price: fmpq, dtype: str) -> tuple[LagBank, arb]:
+    """The best minimal bank for a float type, and its error and rounding together."""
+    bank = budgeted_minimal(rpe, lags, price, MANTISSA[dtype])
+    with working_precision(256):
+        return bank, adaptive_minimal_bound(rpe, lags, bank.decays) + arb(price) * weight_mass(bank)
+
+
+def _ways(options: Adaptive, lag: int) -> list[Remedy]:
+    """Other heads and more bits, where a table of factors reaches the lag; a bias per distance (table-lags), which every type holds; exact
+    arithmetic."""
+    ways: list[Remedy] = []
+    if options.resolved_bank == "minimal" and lag <= MAX_TABLE["lin"]:
+        ways.append({"bank": "balanced"} | ({"rpe": "lin"} if options.rpe == "log" else {}))
+    if options.dtype == "float32" and lag <= MAX_TABLE[options.rpe]:
+        ways.append({"dtype": "float64"})
+    return [*ways, {"rpe": "table", **options.unlike_a_table}, exactly(options.resolved_bank)]
+
+
+LEAST_SHARE = 8
+"""A curved read-out may use one part in this many of the error, or all that the memories leave."""
+FAR = 16
+"""Memories that use this many times the error are not built: certificates were found up to 2.2 times below what memories may use."""
+
+
+def _left(target: AdaptiveMemory, options: Adaptive, delivered: Sequence[arb], error: float) -> float:
+    """What memories that are delivered so well leave to the read-out: half of the error, or what is left of it if that is less."""
+    box = [arb(1)] * target.dim + [1 + e for e in delivered for _ in range(target.dim)]
+    lipschitz = target.readout.lipschitz(box)[1:]
+    used = upper(sum((lip * e for lip, e in zip(lipschitz, delivered, strict=True)), arb(0)))
+    if used > FAR * error:
+        enough = used * (2.1 if target.readout.ridges else 1.05)
+        longest = max(max(target.occurring(k)) for k in range(len(delivered)))
+        raise Refusal(
+            f"{options.dtype} does not hold these memories to error {error:g}: extraction and rounding of their {options.resolved_bank} "
+            f"{options.rpe} banks use up to {used:.3g}",
+            *_ways(options, longest),
+            *(larger_error(enough) if enough <= 1 else ()),
+        )
+    return min(error / 2, max(error - used, error / LEAST_SHARE))
 
 
 def _promised(bank: str, heads: LagBank) -> arb:

@@ -17,6 +17,7 @@ from analyzer.families import DEFAULT_ERROR, Kernel
 from analyzer.lemmas.extraction import Rpe
 from analyzer.numbers.exact import nearest, upper
 from analyzer.targets.kernel import KernelMemory
+from analyzer.theorems.base import check_slopes
 from analyzer.theorems.thm_5_1 import MAX_HEADS, attention_bound, check_sizes, solve_heads, split
 from constructions.banks.head_banks import HeadBank
 from constructions.banks.kernel_banks import (
@@ -32,7 +33,7 @@ from constructions.network.precision import MANTISSA, slowest_power
 from constructions.network.transformer import Transformer
 from constructions.run.fast import MAX_TAPS
 from constructions.theorems import assembly
-from constructions.theorems.assembly import MAX_SLOPE, box_of, check_taps, representable, rounding_price, with_readout
+from constructions.theorems.assembly import box_of, check_taps, representable, rounding_price, with_readout
 from constructions.theorems.construction import Construction
 
 
@@ -48,9 +49,9 @@ def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) 
     check_sizes(target, rpe, bank, heads, options.error, options.width)
     budget = DEFAULT_ERROR if options.error is None else options.error
     box = box_of(target, [arb(min(1.0, budget))] * len(target.kernels))
-    lipschitz = [upper(lip) for lip in target.readout.lipschitz(box)[1:]]
-    if not all(lip < MAX_SLOPE for lip in lipschitz):
-        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
+    slopes = target.readout.lipschitz(box)[1:]
+    check_slopes(slopes)
+    lipschitz = [upper(slope) for slope in slopes]
     attention_error = budget / 2 if target.readout.ridges else budget
     if bank == "fitted":
         head_banks = _fitted(target, rpe, heads, lipschitz, attention_error, dtype, budget / attention_error)

@@ -19,7 +19,7 @@ radius 1/√3; another radius can be asked for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -35,7 +35,7 @@ DEFAULT_RADIUS = 3**-0.5
 @dataclass(frozen=True)
 class CouplingTransformer:
     position: Any  # (τ, width) e_t
-    token: Any  # (width,) w
+    token: Any  # (width,) w, or (space, width) for points
     inner: tuple[Any, ...]  # further affine maps of f̂: (weight (out, in), bias (out,))
     query: Any  # (m_h, n)
     key: Any  # (m_h, n)
@@ -77,6 +77,13 @@ def initial_transformer(
     )
 
 
+def initial_points_transformer(key: jax.Array, length: int, space: int, *, head_dim: int, value_dim: int) -> CouplingTransformer:
+    """The same for points of several coordinates: w is a matrix, (space, width); smaller parts, which train in seconds."""
+    first, rest = jax.random.split(key)
+    model = initial_transformer(rest, length, features=32, head_dim=head_dim, value_dim=value_dim, width=64)
+    return replace(model, token=jax.random.normal(first, (space, 64)))
+
+
 def run_rnn(rnn: LinearRNN, x: jax.Array) -> jax.Array:
     """Outputs (…, τ) for tokens (…, τ)."""
     return x @ causal_matrix(impulse_response(rnn, x.shape[-1])).T
@@ -90,7 +97,15 @@ def _feed(maps: Sequence[tuple[jax.Array, jax.Array]], x: jax.Array) -> jax.Arra
 
 def run_transformer(model: CouplingTransformer, x: jax.Array) -> jax.Array:
     """Outputs (…, τ) for tokens (…, τ)."""
-    embedded = x[..., None] * model.token + model.position
+    return _attended(model, x[..., None] * model.token + model.position)
+
+
+def run_points_transformer(model: CouplingTransformer, x: jax.Array) -> jax.Array:
+    """Outputs (…, τ) for points (…, τ, space)."""
+    return _attended(model, x @ model.token + model.position)
+
+
+def _attended(model: CouplingTransformer, embedded: jax.Array) -> jax.Array:
     features = _feed(model.inner, jnp.tanh(embedded))
     scores = jnp.einsum("...th,...sh->...ts", features @ model.query.T, features @ model.key.T)
     mixed = jax.nn.softmax(scores, axis=-1) @ (features @ model.value.T)

@@ -54,6 +54,7 @@ class Shape:
     """Sizes of a network to be trained; `reach` is the number of distances of table heads.
 
     `readout` "affine" makes the last feed-forward network relu(u_0) − relu(−u_0) = u_0, which is not trained: the network is linear.
+    A network of several `outputs` is a classifier.
     """
 
     heads: int
@@ -67,6 +68,7 @@ class Shape:
     value_dim: int = 1
     reach: int = 0
     readout: ReadOutKind = "relu"
+    outputs: int = 1
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def check_shape(shape: Shape, dim: int) -> None:
         if isinstance(value, int) and value < (0 if part.name in ("key_dim", "value_dim", "reach") else 1):  # couplings have bare layers
             raise InputError(f"{part.name.replace('_', ' ')} is {value}; give a larger number")
     weights = shape.layers * (shape.heads * shape.model_dim * 2 * (shape.key_dim + shape.value_dim) + 2 * shape.width * shape.model_dim)
+    weights += shape.width * shape.outputs
     if weights + shape.layers * shape.heads * shape.reach > MAX_PARAMETERS:
         raise InputError(f"these sizes ask for about {weights} weights; {MAX_PARAMETERS} is the most that is trained here")
     if (shape.rpe == "table") != (shape.reach > 0):
@@ -107,6 +110,8 @@ def check_shape(shape: Shape, dim: int) -> None:
         raise InputError("heads that do not see positions need dot products and a finite or full window")
     if shape.window == "full" and shape.rpe != "none":
         raise InputError("the window full is for heads that do not see positions")
+    if shape.outputs > 1 and shape.readout == "affine":
+        raise InputError(f"an affine read-out is one output; {shape.outputs} are asked for")
     if dim < 1:
         raise InputError(f"tokens have dimension {dim}")
 

@@ -5,14 +5,16 @@ infinite past (their mass must be finite) and 0 otherwise; every other weight is
 random starts): a network whose past is the zero sequence keeps its certificate. Feed-forward parts that round ("with precision") pass no
 derivative on: weights before them stay where they are.
 
-The loss is the mean square of ŷ_t − y_t over fresh random sequences and the positions from `first` on; with `slots` the mean squares of
-named coordinates of the residual stream against memories are added, times a weight (the supervised arm).
+The loss is the mean square of ŷ_t − y_t over fresh random sequences and the positions from `first` on; for networks of several outputs, one
+per value of the target (`analyzer.targets.decisions`), it is the mean of −log softmax(ŷ_t) at the value that is right. With `slots` the
+mean squares of named coordinates of the residual stream against memories are added, times a weight (the supervised arm).
 
 A run is a function of (network at the start, recipe): see `constructions.training.loop`.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import jax
@@ -21,9 +23,10 @@ import numpy as np
 import optax
 
 from analyzer.errors import InputError, Refusal
+from analyzer.targets.decisions import decision_of, values_of
 from analyzer.targets.protocol import ArrayMap, Target, memories_of
 from constructions.network.precision import MANTISSA, with_x64
-from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_float
+from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, check_plain, to_float
 from constructions.run.reference import stream
 from constructions.training.checkpoint import fingerprint
 from constructions.training.loop import Report, Saved, Trained, fit, warm_cosine
@@ -63,7 +66,7 @@ def initial(shape: Shape, dim: int, seed: int, longest: int, dtype: str = "float
         if last and shape.readout == "affine":
             ffn = affine_readout(d, dtype)
         else:
-            outer = normal(1 if last else d, shape.width, inputs=shape.width, scale=1.0 if last else branch)
+            outer = normal(shape.outputs if last else d, shape.width, inputs=shape.width, scale=1.0 if last else branch)
             ffn = FeedForward(normal(shape.width, d, inputs=d), np.zeros(shape.width, dtype), outer)
         layers.append(Layer(attention, ffn))
     return Transformer(normal(d, dim, inputs=dim), np.zeros(d, dtype), tuple(layers))
@@ -97,6 +100,7 @@ def randomised(network: Transformer, seed: int, longest: int) -> Transformer:
         attention=attention.kind,
         window=attention.window,
         reach=0 if attention.table is None else int(attention.table.shape[1]),
+        outputs=network.outputs,
     )
     layers = []
     for index, layer in enumerate(network.layers):
@@ -137,6 +141,7 @@ def as_float(network: Transformer, dtype: str) -> Transformer:
         raise Refusal(f"the weights do not fit into {dtype}; train in float64 or start from a network of fewer heads")
     for layer in floats.layers:
         attention = layer.attention
+        check_plain(attention, "training")
         if not np.all(np.asarray(attention.decay) - _leasts(attention) > 0) and attention.rpe[0] not in ("none", "table"):
             raise Refusal(f"a decay is rounded to the end of its range in {dtype}; train in float64")
     return floats
@@ -214,11 +219,17 @@ def slot_values(target: Target, network: Transformer) -> ArrayMap:
 
 def loss_of(target: Target, recipe: TrainingRecipe, slots: ArrayMap | None = None) -> Callable[[Transformer, jax.Array], jax.Array]:
     """ℓ(θ, tokens); `slots` gives what the first coordinates of the stream before the last feed-forward network should hold."""
-    wanted = target.values(jnp)
+    wanted, classes = target.values(jnp), cache(lambda: np.array(values_of(target).floats()))
+
+    def error(found: jax.Array, y: jax.Array) -> jax.Array:
+        if found.shape[-1] == 1:
+            return jnp.mean((found[..., 0] - y) ** 2)
+        right = jnp.abs(y[..., None] - jnp.asarray(classes(), y.dtype)).argmin(-1)
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(found, right))
 
     def loss(parameters: Transformer, tokens: jax.Array) -> jax.Array:
         *before, found = stream(to_network(parameters), tokens, recipe.first)
-        total = jnp.mean((found[..., 0] - wanted(tokens)[..., recipe.first :]) ** 2)
+        total = error(found, wanted(tokens)[..., recipe.first :])
         if slots is not None:
             held = slots(tokens)[..., recipe.first :, :]
             total = total + recipe.supervise * jnp.mean((before[-1][..., : held.shape[-1]] - held) ** 2)
@@ -272,6 +283,8 @@ def train(
     """The trained network, in the type of the one given, and the run."""
     if network.dim != target.dim:
         raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {target.dim}")
+    if network.outputs > 1:
+        decision_of(target, network.outputs)
     kinds = [layer.attention.kind for layer in network.layers]
     check_recipe(recipe, target, len(kinds), max(len(layer.attention.rpe) for layer in network.layers), kinds)
     with with_x64(network.dtype):

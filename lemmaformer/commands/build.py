@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from analyzer.families import Adaptive, Coupling, Fixed, Kernel
+from analyzer.families import Adaptive, Coupling, Fixed, Kernel, Points, Representation
 from analyzer.options import Options
-from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, target_of
+from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, place, target_of
 
 FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
     "fixed": (
@@ -35,6 +35,20 @@ FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
         "One softmax head that compares tokens.",
         "Low-rank couplings: y_t = F(Σ softmax[rho(x_t, x_s)] f(x_s)) with one softmax head, by Theorem 4.2 of Jiang & Li.",
         "lemmaformer build coupling --rho 'exp(-4*(u-v)**2)' --error 0.05 --out near  (10 seconds)",
+    ),
+    "sequence": (
+        Representation,
+        "Any function of a sequence of letters, exactly.",
+        "Functions of a whole sequence: y = F(x_1, …, x_N) on a finite alphabet, by one head that weighs all tokens alike and a table of "
+        "neurons, by Theorem 4.1 of Jiang & Li, repaired.",
+        "lemmaformer build sequence --formula 'x1*x2 - x3' --alphabet 0,1 --out word  (3 seconds)",
+    ),
+    "points": (
+        Points,
+        "One softmax head that compares points at positions.",
+        "Couplings of points: y_t = F(Σ softmax[rho((t, x_t), (s, x_s))] f(s, x_s)) with points x_s of several coordinates and values of "
+        "several components, after Jiang & Li, on finite sets of points or on boxes.",
+        "lemmaformer build points --target examples/nearest_point.toml --out nearest  (5 seconds)",
     ),
 }
 
@@ -67,8 +81,9 @@ def _command(name: str, kind: str, theorem: str | None, options: type[Options], 
     @options_of(options)
     @click.option("--options", "file", type=NEW, help="A TOML file with options, such as error = 0.01; flags go before it.")
     @output
+    @place("figure", "Each head's share of its kernels, or kernels by letter, .pdf, .svg or .png.")
     @answers
-    def command(out: Path, force: bool, file: Path | None, **keywords: Any) -> Answer:
+    def command(out: Path, force: bool, file: Path | None, figure: Path | None, **keywords: Any) -> Answer:
         import lemmaformer as lf
         from constructions.files.card import check_output
         from lemmaformer.pages import Written
@@ -77,8 +92,9 @@ def _command(name: str, kind: str, theorem: str | None, options: type[Options], 
         read = options.of(None if file is None else options.read_file(file), given(keywords))
         check_output(out, overwrite=force)
         net = lf.build(target, read, theorem=theorem)
+        place = None if figure is None else net.draw(figure)
         net.save(out, overwrite=force)
-        return Written.built(net, out)
+        return Written.built(net, out, place)
 
     return click.command(name, help=help, short_help=brief, epilog=f"Example: {example}")(command)
 

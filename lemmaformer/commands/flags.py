@@ -3,6 +3,7 @@
 A command returns a result; `answers` adds --json and --quiet, shows the result and sets the exit code, and nothing else does.
 """
 
+import contextlib
 import functools
 import json
 import sys
@@ -28,19 +29,23 @@ class Answer(Protocol):
 
 
 class _Mixed(click.ParamType):
-    """A whole number or one of some words."""
+    """A whole number or one of some words; with `reals` any number."""
 
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self.words = words
-        self.name = f"INTEGER|{'|'.join(words)}"
+    def __init__(self, words: tuple[str, ...], reals: bool = False) -> None:
+        self.words, self.reals = words, reals
+        self.name = f"{'FLOAT' if reals else 'INTEGER'}|{'|'.join(words)}"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         if value in self.words or isinstance(value, int):
             return value
         digits = value.removeprefix("-")
-        if not (digits.isdecimal() and digits.isascii() and len(digits) <= 9):
-            self.fail(f"{value[:20]!r} is neither a whole number nor {' or '.join(map(repr, self.words))}", param, context)
-        return int(value)
+        if digits.isdecimal() and digits.isascii() and len(digits) <= 9:
+            return int(value)
+        with contextlib.suppress(ValueError):
+            if self.reals:
+                return float(value)
+        number = "number" if self.reals else "whole number"
+        self.fail(f"{value[:20]!r} is neither a {number} nor {' or '.join(map(repr, self.words))}", param, context)
 
 
 class _Whole(click.ParamType):
@@ -55,6 +60,23 @@ class _Whole(click.ParamType):
         if not all(p.removeprefix("-").isdecimal() and p.isascii() and len(p) <= 10 for p in parts):
             self.fail(f"{value[:40]!r} is not a list of whole numbers such as 2,5", param, context)
         return tuple(int(part) for part in parts)
+
+
+class _Numbers(click.ParamType):
+    """Numbers such as 0.5,1.5, or one of some words."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
+        self.name = "|".join(("X,X,…", *words))
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        if value in self.words or isinstance(value, tuple):
+            return value
+        try:
+            return tuple(float(part) for part in value.split(","))
+        except ValueError:
+            other = "".join(f", nor {word!r}" for word in self.words)
+            self.fail(f"{value[:40]!r} is not a list of numbers such as 0.5,1.5{other}", param, context)
 
 
 LAGS = _Whole()
@@ -95,6 +117,8 @@ def _joined(known: click.Option | None, other: click.Option) -> click.Option:
     """One flag for an option of several classes: what any of them allows; the class itself refuses what is not its own."""
     if known is not None and isinstance(known.type, click.Choice) and isinstance(other.type, click.Choice):
         known.type = click.Choice(list(dict.fromkeys([*known.type.choices, *other.type.choices])))
+    if known is not None and isinstance(known.type, _Mixed) and other.type is click.FLOAT:
+        known.type = _Mixed(known.type.words, reals=True)
     return known or other
 
 
@@ -110,6 +134,8 @@ def _flag_of(entry: Field[Any], hint: Any) -> click.Option:
 
 def _type_of(hint: Any) -> click.ParamType:
     words, parts = choices(hint), alternatives(hint)
+    if any(getattr(part, "__args__", ())[:1] == (float,) for part in parts):
+        return _Numbers(words)
     if words:
         return _Mixed(words) if int in parts else click.Choice(list(words))
     if any(getattr(part, "__origin__", None) is tuple for part in parts):
@@ -126,17 +152,25 @@ def given(keywords: dict[str, Any]) -> dict[str, Any]:
 
 def of_target(*kinds: str) -> Callable[[Command], Command]:
     """--target, and the flags of the kinds that can be described by flags."""
+    alphabet = click.option("--alphabet", help="With --lags or --formula: the letters that tokens are made of, such as -1,1.")
+    words = "Tokens in a sequence.  [default: 16 with --rho, the largest number with --formula]"
+    length = click.option("--length", "tokens_in_all", type=int, help=words)
     about = {
         "fixed": [
             click.option("--lags", type=LAGS, help="Fixed memories: how many tokens back, such as 2,5."),
-            click.option("--alphabet", help="With --lags: the letters that tokens are made of, such as -1,1."),
+            alphabet,
+        ],
+        "sequence": [
+            click.option("--formula", help="A function of a sequence of letters in x1, x2, …, e.g. 'x1*x2 - x3'."),
+            alphabet,
+            length,
         ],
         "kernel": [click.option("--kernel", "kernels", multiple=True, help="A kernel in s such as '(s+1)**-2'; once per memory.")],
         "coupling": [
             click.option("--rho", help="A coupling in u and v, e.g. 'exp(-(u-v)**2)'."),
             click.option("--f", "values", help="f in x (with --rho).  [default: x]"),
             click.option("--F", "outer", help="F in y (with --rho).  [default: y]"),
-            click.option("--length", "tokens_in_all", type=int, help="Tokens in a sequence (with --rho).  [default: 16]"),
+            length,
         ],
     }
     shared = [
@@ -146,7 +180,7 @@ def of_target(*kinds: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         flags = [click.option("--target", "target_file", type=NEW, help="A TOML file with the target (docs/targets.md).")]
-        flags += [one for kind in kinds for one in about.get(kind, [])]
+        flags += dict.fromkeys(one for kind in kinds for one in about.get(kind, []))  # kinds share flags
         flags += shared if {"fixed", "kernel"} & set(kinds) else []
         for one in reversed(flags):
             command = one(command)
@@ -155,7 +189,7 @@ def of_target(*kinds: str) -> Callable[[Command], Command]:
     return decorate
 
 
-_TARGET = ("target_file", "lags", "alphabet", "kernels", "rho", "values", "outer", "tokens_in_all", "dim", "readout")
+_TARGET = ("target_file", "lags", "alphabet", "formula", "kernels", "rho", "values", "outer", "tokens_in_all", "dim", "readout")
 _SPELT = {"target_file": "target", "kernels": "kernel", "values": "f", "outer": "F", "tokens_in_all": "length"}
 
 
@@ -164,23 +198,28 @@ def target_of(keywords: dict[str, Any], needed: str | None = None, optional: boo
     import lemmaformer as lf
 
     said = {name: value for name in _TARGET if (value := keywords.pop(name, None)) not in (None, ())}
-    ways = [name for name in ("target_file", "lags", "kernels", "rho") if name in said]
+    ways = [name for name in ("target_file", "lags", "kernels", "rho", "formula") if name in said]
     if optional and not said:
         return None
     if len(ways) != 1:
-        raise InputError("give one target: --target, or the flags that describe it (--lags, --kernel or --rho)")
+        raise InputError("give one target: --target, or the flags that describe it (--lags, --kernel, --rho or --formula)")
     belong = {
         "target_file": (),
         "lags": ("dim", "readout", "alphabet"),
         "kernels": ("dim", "readout"),
         "rho": ("values", "outer", "tokens_in_all"),
+        "formula": ("alphabet", "tokens_in_all"),
     }[ways[0]]
     strange = [name for name in said if name not in (*ways, *belong)]
     if strange:
         raise InputError(f"--{_SPELT.get(strange[0], strange[0])} does not go with --{_SPELT.get(ways[0], ways[0])}")
     extra = {name: said[name] for name in belong if name in said and name in ("dim", "readout")}
+    letters = [part.strip() for part in said["alphabet"].split(",")] if "alphabet" in said else None
+    if ways[0] == "formula":
+        if letters is None:
+            raise InputError("--formula needs the letters that it is a function of: --alphabet, such as 0,1")
+        return lf.sequence(said["formula"], alphabet=letters, length=said.get("tokens_in_all"))
     if ways[0] == "lags":
-        letters = [part.strip() for part in said["alphabet"].split(",")] if "alphabet" in said else None
         return lf.fixed(said["lags"], alphabet=letters, **extra)
     if ways[0] == "kernels":
         return lf.kernel(said["kernels"], **extra)
@@ -201,6 +240,10 @@ def place(name: str, help: str) -> Callable[[Command], Command]:
 
         if value is not None:
             check_place(value, overwrite=True)
+            if name == "figure":
+                from verify.report.figures.style import check_suffix
+
+                check_suffix(value)
         return value
 
     return click.option(f"--{name}", type=NEW, callback=checked, help=help)
@@ -213,7 +256,7 @@ def output(command: Command) -> Command:
 
 
 def answers(command: Callable[..., Answer]) -> Callable[..., None]:
-    """Add --json and --quiet; show what the command returns, and exit with 1 if it is a violated claim."""
+    """Add --json and --quiet; show what the command returns, and exit with 1 if it is a violated claim, with 3 if it is undecided."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
     @click.option("--quiet", is_flag=True, help="No progress display.")
@@ -234,5 +277,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
             show(result)
         if not getattr(result, "holds", True):
             sys.exit(1)
+        if getattr(result, "undecided", False):
+            sys.exit(3)
 
     return run

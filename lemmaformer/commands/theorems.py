@@ -6,10 +6,25 @@ from typing import Any
 import click
 
 from analyzer.errors import InputError
-from analyzer.families import AdaptiveBound, CouplingBound, FixedBound, KernelBound
-from lemmaformer.commands.flags import NEW, Answer, answers, flags_of, given, of_target, options_of, target_of
+from analyzer.families import (
+    AdaptiveBound,
+    CouplingBound,
+    FixedBound,
+    KernelBound,
+    KerpleBound,
+    LeastSquaresBound,
+    PointsBound,
+    RepresentationBound,
+    StrideBound,
+    TableBound,
+)
+from lemmaformer.commands.flags import NEW, Answer, answers, flags_of, given, of_target, options_of, place, target_of
 
 RPE = click.Choice(["lin", "log"])
+BOUNDS = (
+    FixedBound, AdaptiveBound, KernelBound, LeastSquaresBound, TableBound, KerpleBound, StrideBound, CouplingBound, PointsBound,
+    RepresentationBound,
+)  # fmt: skip
 BANK = click.Choice(["paper", "tuned", "minimal"])
 
 
@@ -54,11 +69,12 @@ class _Bound(click.Command):
 
 @click.command(cls=_Bound, epilog="Example: lemmaformer bound thm-3.1 --lags 4 --heads 256  (one second)")
 @click.argument("theorem_id", metavar="ID")
-@of_target("fixed", "kernel", "coupling")
-@options_of(FixedBound, AdaptiveBound, KernelBound, CouplingBound, leave_out=("lags",))
+@of_target("fixed", "kernel", "coupling", "sequence")
+@options_of(*BOUNDS, leave_out=("lags",))
 @click.option("--all", "every", is_flag=True, help="thm-3.1: paper, tuned, minimal and the lag law in one table.")
+@place("figure", "The bound against heads, or with --all its choices: .pdf, .svg, .png.")
 @answers
-def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
+def bound(theorem_id: str, every: bool, figure: Path | None, **keywords: Any) -> Answer:
     """What a theorem promises: its error at given sizes, or with --error the fewest heads that reach it.
 
     A bound holds for the network that the proof writes down; `build` makes that network and certifies what it really does.
@@ -68,10 +84,14 @@ def bound(theorem_id: str, every: bool, **keywords: Any) -> Answer:
     theorem = lf.theorems[theorem_id]
     if not theorem.needs_target and keywords.get("lags") is not None:
         lags = keywords.pop("lags")
-        return lf.bound(theorem_id, target_of(keywords, optional=True), **given(keywords), lags=lags)
+        return lf.bound(theorem_id, target_of(keywords, optional=True), figure=figure, **given(keywords), lags=lags)
     if theorem.bound is None:
         return lf.bound(theorem_id)
-    target = target_of(keywords, theorem.target)
+    target = target_of(keywords, None if theorem.others else theorem.target)
     if every:
-        return lf.bounds(theorem_id, target, **given(keywords))
-    return lf.bound(theorem_id, target, **given(keywords))
+        strange = [name for name in given(keywords) if name not in ("rpe", "heads", "error")]
+        if strange:
+            raise InputError(f"--{strange[0]} does not go with --all, which takes --rpe, --heads or --error")
+        found = lf.bounds(theorem_id, target, **given(keywords))
+        return found if figure is None else found.draw(figure)
+    return lf.bound(theorem_id, target, figure=figure, **given(keywords))

@@ -14,27 +14,42 @@ import sympy
 from flint import arb, fmpq
 
 from analyzer.errors import LemmaformerError
+from analyzer.families import Adaptive, Fixed
 from analyzer.statements.proof import lemma, measured_lemmas
 from analyzer.statements.registry import THEOREMS
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget
+from analyzer.targets.examples import centre_of_mass
 from analyzer.targets.files import target_of_kind
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.kernel import KernelMemory
+from analyzer.targets.sequence import SequenceTarget
 from analyzer.theorems import base, shift_chain, thm_4_4, thm_5_1
+from analyzer.theorems.positions import table_lags as table_lag_theorem
 from analyzer.toml import read_toml
+from constructions.theorems import jl_4_1 as representation
 from constructions.theorems import jl_4_2 as coupling
+from constructions.theorems import jl_points as points
+from constructions.theorems import least_squares
 from constructions.theorems import shift_chain as chain
 from constructions.theorems import thm_3_1 as fixed
 from constructions.theorems import thm_4_4 as adaptive
 from constructions.theorems import thm_5_1 as kernels
+from constructions.theorems.positions import kerple_heads, stride_heads, table_heads, table_lags
 from verify.bundles.claims import _false_claims
 from verify.chain.certificate import Certificate, Part, Unmatched, Verdict, gathered, matched
+from verify.theorems import jl_4_1 as representation_certificate
 from verify.theorems import jl_4_2 as coupling_certificate
+from verify.theorems import jl_points as points_certificate
+from verify.theorems import least_squares as least_squares_certificate
 from verify.theorems import shift_chain as chain_certificate
 from verify.theorems import thm_3_1 as fixed_certificate
 from verify.theorems import thm_4_4 as adaptive_certificate
 from verify.theorems import thm_5_1 as kernel_certificate
+from verify.theorems.positions import kerple_heads as kerple_certificate
+from verify.theorems.positions import stride_heads as stride_certificate
+from verify.theorems.positions import table_heads as table_certificate
+from verify.theorems.positions import table_lags as choice_certificate
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -93,9 +108,41 @@ CASES = {
         "shift-chain", lambda: chain.build(FixedMemory((3,), alphabet=LETTERS), depth=1, dtype="float64"), chain_certificate.verify,
         (shift_chain, "restored_graph"), ["shift 3 with 3 heads ×1", "read-out table"],
     ),
+    "best weights": Case(
+        "least-squares", lambda: least_squares.build(FixedMemory((1, 3)), Fixed(norm="mean-square", decays=(0.5, 1.0, 2.0))),
+        least_squares_certificate.verify, (vars(THEOREMS["least-squares"]), "lemmas"), ["memory 1", "memory 2", "read-out"],
+    ),
+    "biases": Case(
+        "table-heads", lambda: table_heads.build(FixedMemory((1, 3)), Fixed(rpe="table")), table_certificate.verify,
+        (vars(THEOREMS["table-heads"]), "lemmas"), ["extraction lag 1", "extraction lag 3", "read-out"],
+    ),
+    "choices": Case(
+        "table-lags", lambda: table_lags.build(example("nested"), Adaptive(rpe="table")), choice_certificate.verify,
+        (table_lag_theorem, "target_graph"),
+        ["extraction lag 1", "extraction lag 2", "lag m1", "extraction m1", "lag m2", "extraction m2", "read-out"],
+    ),
+    "kerple": Case(
+        "kerple-heads", lambda: kerple_heads.build(FixedMemory((1, 3)), Fixed(rpe="kerple")), kerple_certificate.verify,
+        (vars(THEOREMS["kerple-heads"]), "lemmas"), ["extraction lag 1", "extraction lag 3", "read-out"],
+    ),
+    "stride": Case(
+        "stride-heads", lambda: stride_heads.build(FixedMemory((2, 6)), Fixed(stride=2)), stride_certificate.verify,
+        (vars(THEOREMS["stride-heads"]), "lemmas"), ["extraction lag 2", "extraction lag 6", "read-out"],
+    ),
     "coupling": Case(
         "jl-4.2", lambda: coupling.build(target_of_kind({"kind": "coupling", "length": 4, "rho": "u*v/2"}, "", CouplingTarget), error=0.2),
         coupling_certificate.verify, (coupling_certificate, "proof_graph"), ["coupling", "values", "read-out"],
+    ),
+    "words": Case(
+        "jl-4.1",
+        lambda: representation.build(
+            target_of_kind({"kind": "sequence", "formula": "x1 - x1*x2", "alphabet": [0, 1], "length": 2}, "", SequenceTarget)
+        ),
+        representation_certificate.verify, (representation_certificate, "proof_graph"), ["code", "table"],
+    ),
+    "points": Case(
+        "jl-points", lambda: points.build(centre_of_mass(3), error=0.2), points_certificate.verify, (points_certificate, "proof_graph"),
+        ["coupling", "values", "read-out"],
     ),
 }  # fmt: skip
 

@@ -365,6 +365,7 @@ def one_head(kind: str, decay: fmpq) -> Transformer:
     )
 
 
+@pytest.mark.deep(only=("12-lin-decay0", "12-log-decay1", "12-lin-decay2"))
 @pytest.mark.parametrize("kind,decay", [("lin", fmpq(1, 8192)), ("log", fmpq(21, 20)), ("lin", fmpq(1, 100))])
 @pytest.mark.parametrize("common", [0, 12])
 def test_what_lies_beyond_the_window_counts(kind: str, decay: fmpq, common: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,17 @@ from verify.chain.rounding import Arithmetic, Rounded, exponential_error
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_relative_error_is_below_its_bound(dtype: str) -> None:
     rng = np.random.default_rng(0)
-    x = -np.concatenate([[0.0, DEEPEST[dtype]], rng.random(4000) * DEEPEST[dtype], 2.0 ** -rng.uniform(0, 40, 1000)]).astype(dtype)
+    below = -np.concatenate([[0.0, DEEPEST[dtype]], rng.random(4000) * DEEPEST[dtype], 2.0 ** -rng.uniform(0, 40, 1000)]).astype(dtype)
+    x = np.concatenate([below, -below])
     with with_x64(dtype):
         found = np.asarray(jax.jit(exp)(jnp.asarray(x)))
+        beyond = np.asarray(exp(jnp.asarray([-2, 2], dtype) * DEEPEST[dtype]))
+    assert (found[[1, len(below) + 1]] == beyond).all() and np.isfinite(beyond).all()  # clipped on both sides
+    in_numpy = exp(x, np)
+    with working_precision(128):
+        assert max(float(abs(arb(float(y)) / arb(float(v)).exp() - 1)) for v, y in zip(x, in_numpy, strict=True)) <= exponential_error(
+            dtype
+        )
     with working_precision(128):
         worst = max(float(abs(arb(float(y)) / arb(float(v)).exp() - 1)) for v, y in zip(x, found, strict=True))
     bound = float(exponential_error(dtype))

@@ -48,6 +48,7 @@ def test_kernel_targets_and_two_coordinates():
     np.testing.assert_allclose(target.values(jnp)(jnp.asarray(tokens))[0], found, atol=1e-6)
 
 
+@pytest.mark.deep(keep=("nested", "prop_4_2"))
 @pytest.mark.parametrize("name", ["nested", "tree", "pointer", "content_and_pointer", "prop_4_2"])
 def test_adaptive_targets_follow_their_lags(name):
     target = target_of_kind(read_toml(EXAMPLES / f"{name}.toml"), name, AdaptiveMemory)

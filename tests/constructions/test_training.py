@@ -59,6 +59,7 @@ def test_members_of_an_ensemble_are_the_single_runs_and_have_their_own_tasks():
     np.testing.assert_allclose(tasks.parameters["w"], slopes, atol=1e-4)
 
 
+@pytest.mark.deep
 def test_minibatches_draw_rows():
     data = (jnp.arange(10), 2 * jnp.arange(10))
     rows, doubled = minibatches(data, 6)(jax.random.key(0))

@@ -19,11 +19,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "GROWTH": (1, 4),
         "LONG_LAG": 7,
         "KNOTS": 16,
+        "CLAIM_SIZES": ("T=1:2", "H=8"),
         "BITS": {"bfloat16": 6, "float32": 8, "float64": 10},
     }.items():
         monkeypatch.setattr(demo, name, value)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("small")
 def test_the_tour_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = PROGRESS.set(True)
@@ -40,6 +42,9 @@ def test_the_tour_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert all(row["upper"] < 0.5 <= row["next_lower"] for row in tour["depth"]["horizons"])
     assert tour["depth"]["chain"]["certified"] <= demo.ERROR
     assert all(row["limit"] <= row["pod"] and row["limit"] <= row["centred"] for row in tour["coupling"]["ranks"])
+    true, false = tour["claims"]
+    assert true["verdict"] == "holds" and true["counterexample"] is None and false["verdict"] == "refuted"
+    assert false["counterexample"]["tokens_refute"] and false["counterexample"]["error"] > false["counterexample"]["sides"][1][1]
     for name in (demo.FIGURE, *demo.NUMBERS, *(f"{bundle}/card.json" for bundle in demo.BUNDLES)):
         assert (tmp_path / "demo" / name).stat().st_size > 0
     with pytest.raises(InputError, match="exist"):

@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flint import arb, fmpq
 
 from analyzer.errors import InputError
-from analyzer.limits.jl_6 import Floor
+from analyzer.limits.jl_6 import Floor, swapped_ends
+from analyzer.numbers.exact import working_precision
+from constructions.run.execute import run as evaluate
+from constructions.theorems.jl_4_2 import rounded
+from constructions.theorems.positional_sums import positional_sum
 from constructions.training.loop import Progress
 from verify.experiments import jl_tables
 from verify.experiments.jl_tables import (
@@ -28,6 +33,7 @@ from verify.experiments.jl_tables import (
     random_kernel,
     reordered,
 )
+from verify.experiments.positional_sums import certify, with_positions
 from verify.report.experiments import show_jl_table
 from verify.report.progress import training_line
 
@@ -86,6 +92,77 @@ def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlE
         assert built["mse"] < 1e-3 * errors(experiment)[RNN, "original"]
 
 
+def test_constructed_transformers_are_certified_on_every_target() -> None:
+    """Without training: the rows of Table 2, of the same sizes for all targets, and what really runs is below what is certified."""
+    exact = jl_tables.exact_table_2(1)
+    assert set(exact) == {"original", "ordering altered", *(f"mixed ({signs})" for signs in SIGNS)}
+    kernel, order = np.exp(-np.arange(LENGTH)), swapped_ends(LENGTH, jl_tables.SWAPPED)
+    floats = {"original": [causal(kernel)], "ordering altered": [reordered(causal(kernel), order)]}
+    floats["mixed (alternating signs)"] = [causal(np.convolve(kernel, random_filter(0, "alternating signs"))[:LENGTH])]
+    for name, (matrix,) in floats.items():
+        np.testing.assert_allclose([[float(a) for a in row] for row in exact[name][0]], matrix, atol=1e-15)
+    rows = jl_tables.constructed_transformers({name: exact[name] for name in floats}, floats, replace(SMALL, held_out=32))
+    assert len(rows) == 6 and len({(row["heads"], row["rank"], row["value_dim"], row["width"], row["parameters"]) for row in rows}) == 1
+    for row in rows:
+        assert row["witness"] <= row["certified"] < (1e-50 if row["dtype"] == "exact" else 1e-7)
+        assert row["mse"] is None or row["mse"] <= row["certified"] ** 2
+    sentence = jl_tables.transformer_finding(rows)
+    assert "ordering altered" in sentence and "m_h = 1" in sentence
+
+
+@pytest.mark.parametrize("dtype", ["exact", "float64"])
+def test_changed_weights_of_a_constructed_transformer_are_seen(dtype: str) -> None:
+    """Sums over few positions: certified errors are attained at corners, and a changed weight moves them by what it changes."""
+    with working_precision(192):
+        matrix = [[arb(1) / (1 + t + s) - arb(s == t) for s in range(4)] for t in range(4)]
+    network = positional_sum(matrix) if dtype == "exact" else rounded(positional_sum(matrix), dtype)
+    right = certify(network, matrix)
+    assert right.witness <= right.certified < 1e-9
+    more = fmpq(1, 1000) if dtype == "exact" else 0.001
+    first, second = network.layers
+    changed = []
+    for layer, part in ((0, "outer"), (1, "inner"), (1, "bias"), (1, "outer")):
+        array = getattr(network.layers[layer].feedforward, part).copy()
+        place = tuple(int(i) for i in np.argwhere(array != 0)[0])
+        array[place] = array[place] + more
+        layers = list(network.layers)
+        layers[layer] = replace(layers[layer], feedforward=replace(layers[layer].feedforward, **{part: array}))
+        changed.append(replace(network, layers=tuple(layers)))
+    query = second.attention.query.copy()
+    query[0, 0, 0] = query[0, 0, 0] + more
+    changed.append(replace(network, layers=(first, replace(second, attention=replace(second.attention, query=query)))))
+    for broken in changed:
+        found = certify(broken, matrix)
+        assert found.certified > 1e-6 and found.witness <= found.certified
+    assert max(certify(broken, matrix).witness for broken in changed) > 1e-6
+    inner = first.feedforward.inner.copy()
+    inner[0, 1] = inner[0, 1] * -2
+    bent = replace(network, layers=(replace(first, feedforward=replace(first.feedforward, inner=inner)), second))
+    with pytest.raises(InputError, match="bends inside"):
+        certify(bent, matrix)
+    tokens = np.random.default_rng(0).random((64, 4))
+    wanted = tokens @ np.array([[float(a) for a in row] for row in matrix]).T
+    assert np.abs(evaluate(network, with_positions(tokens)) - wanted).max() <= max(right.certified, 1e-12)
+
+
+@pytest.mark.deep
+def test_random_matrices_are_certified_soundly() -> None:
+    """An attack: corners and random tokens of float networks, perturbed ones among them, never beat the certificate."""
+    rng = np.random.default_rng(3)
+    for trial in range(12):
+        length = int(rng.integers(2, 7))
+        numbers = rng.integers(-8, 9, (length, length)) / 4
+        matrix = [[arb(float(v)) for v in row] for row in numbers]
+        network = rounded(positional_sum(matrix), "float64")
+        if trial % 2:
+            network = network.map(
+                lambda leaf: leaf * (1 + rng.normal(0, 1e-6, leaf.shape)) if leaf.ndim == 2 and leaf.shape[0] == 1 else leaf
+            )
+        found = certify(network, matrix)
+        tokens = np.concatenate([rng.integers(0, 2, (200, length)).astype(float), rng.random((200, length))])
+        assert np.abs(evaluate(network, with_positions(tokens)) - tokens @ numbers.T).max() <= found.certified
+
+
 @pytest.mark.deep
 def test_table_3_has_ratios_of_order_one_early_in_training(third: JlExperiment) -> None:
     assert all(1 / 10 < r.ratio < 10 for r in third.ratios if r.model == TRANSFORMER)
@@ -127,7 +204,7 @@ def test_the_command_prints_json(run: Callable[..., Any], second: JlExperiment, 
     data = result.json
     assert data["experiment"] == "jl-table-2" and len(data["rows"]) == 10 and len(data["ratios"]) == 8
     assert {"model", "target", "mse_mean", "mse_spread", "seeds", "published"} <= set(data["rows"][0])
-    assert {"floor", "constructed", "seconds", "findings", "protocol"} <= set(data)
+    assert {"floor", "constructed", "transformers", "seconds", "findings", "protocol"} <= set(data)
     assert all(isinstance(r["agrees"], bool) for r in data["ratios"])
     assert run("experiment", "jl-table-2", "--full", "--json").code == 0 and asked[1] == jl_tables.FULL
 
@@ -136,7 +213,7 @@ def test_the_command_prints_json(run: Callable[..., Any], second: JlExperiment, 
 def test_the_report_shows_every_row(third: JlExperiment, capsys: pytest.CaptureFixture[str]) -> None:
     show_jl_table(third.as_dict())
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("every causal model", "constructed RNN", "Transformer", "published"))
+    assert all(word in shown for word in ("every causal model", "constructed RNN", "constructed Transformer", "published"))
 
 
 def test_progress_says_step_loss_and_time_left() -> None:

@@ -79,9 +79,9 @@ def test_trained_bundles_that_lie_are_caught(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--lags", "1", "--attention", "dp", "--window", "finite"], "attention is dp"),
+        (["--lags", "1", "--attention", "nf"], "attention is nf"),
         (["--lags", "1", "--layers", "2"], "2 layers"),
-        (["--target", EXAMPLES / "pointer.toml", "--attention", "tmx"], "adaptive"),
+        (["--target", EXAMPLES / "pointer.toml", "--attention", "tmx", "--rpe", "log"], "logarithm of a slot"),
         (["--target", EXAMPLES / "low_rank.toml", "--attention", "dp", "--rpe", "none", "--window", "full"], "coupling"),
     ],
 )
@@ -96,6 +96,101 @@ def test_targets_and_networks_of_every_kind_are_trained_and_measured(
     assert result.json["witness"] > 0 and reason in result.json["uncertified"]
     again = run("verify", out, "--json")
     assert again.code == 0 and again.json["witness"] == result.json["witness"]
+
+
+NESTED = (
+    "train",
+    "--target",
+    EXAMPLES / "nested.toml",
+    "--attention",
+    "dp",
+    "--rpe",
+    "table",
+    "--reach",
+    "3",
+    "--layers",
+    "2",
+    "--heads",
+    "2",
+)
+
+
+@pytest.mark.deep
+def test_two_layers_on_letters_are_certified_and_a_changed_weight_is_caught(run: Run, tmp_path: Path) -> None:
+    """All sequences of letters; one weight of a hundredth more or less makes the worst case worse than the card says."""
+    out = tmp_path / "net"
+    trained = run(*NESTED, "--width", "8", "--steps", "30", "--batch", "8", "--out", out, "--json")
+    assert trained.code == 0, trained.err
+    assert trained.json["theorem"] == "all sequences" and 0 < trained.json["witness"] <= trained.json["certified"]
+    assert trained.json["certified"] - trained.json["witness"] <= 2 * trained.json["rounding"] < 0.1
+    assert run("verify", out).code == 0
+    bundle = load(read_files(out))
+    card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
+    codes = []
+    for factor in (0.99, 1.01):
+        changed = bundle.network.map(np.array)
+        outer = changed.layers[-1].feedforward.outer
+        outer[0, int(np.abs(outer[0]).argmax())] *= factor
+        write(out, changed, card, "", overwrite=True)
+        codes.append(run("verify", out).code)
+    assert codes.count(1) >= 1 and set(codes) <= {0, 1}
+    for lie in ({"certified": card["chain"]["certified"] / 2}, {"rounding": 0.0}, {"witness": 2 * card["chain"]["certified"]}):
+        write(out, bundle.network, {**card, "chain": {**card["chain"], **lie}}, "", overwrite=True)
+        assert run("verify", out).code == 1
+
+
+@pytest.mark.deep
+def test_a_softmax_layer_is_certified_and_a_changed_weight_is_caught(run: Run, tmp_path: Path) -> None:
+    """Tokens in [−1, 1]; a hundredth more of one weight makes the worst case worse than the card says, a damaged file is no bundle."""
+    out = tmp_path / "net"
+    flags = ("--attention", "dp", "--rpe", "table", "--heads", "1", "--linear", "--length", "6", "--steps", "60", "--batch", "16")
+    trained = run("train", "--lags", "1,2", *flags, "--out", out, "--json")
+    assert trained.code == 0, trained.err
+    assert trained.json["theorem"] == "softmax layer" and trained.json["verdict"] in ("holds", "vacuous")
+    assert 0.99 * trained.json["certified"] <= trained.json["witness"] <= trained.json["certified"]
+    assert run("verify", out, "--seconds", "1").code == 0
+    refused = run("verify", out, "--seconds", "-1")
+    assert refused.code == 2 and "seconds -1" in refused.err
+    bundle = load(read_files(out))
+    card = {k: v for k, v in bundle.card.items() if k not in ("format", "version", "integrity")}
+    codes = []
+    for factor in (0.99, 1.01):
+        changed = bundle.network.map(np.array)
+        changed.layers[0].attention.output[...] *= np.float32(factor)
+        write(out, changed, card, "", overwrite=True)
+        codes.append(run("verify", out).code)
+    assert sorted(codes) == [0, 1]
+    for lie in ({"certified": 0.99 * card["chain"]["certified"]}, {"rounding": 0.0}, {"witness": 2 * card["chain"]["certified"]}):
+        write(out, bundle.network, {**card, "chain": {**card["chain"], **lie}}, "", overwrite=True)
+        assert run("verify", out).code == 1
+    stored = out / "weights.safetensors"
+    stored.write_bytes(stored.read_bytes()[:-1] + b"!")
+    assert run("verify", out).code == 2
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("attention", ["tmx", "nf", "dp"])
+def test_heads_that_look_back_for_ever_are_certified_on_letters(run: Run, tmp_path: Path, attention: str) -> None:
+    out = tmp_path / "net"
+    arguments = [
+        "--target",
+        EXAMPLES / "pointer.toml",
+        "--attention",
+        attention,
+        "--heads",
+        "2",
+        "--width",
+        "8",
+        "--steps",
+        "30",
+        "--batch",
+        "8",
+    ]
+    result = run("train", *arguments, "--out", out, "--json")
+    assert result.code == 0, result.err
+    by = "softmax layer" if attention == "dp" else "layer by layer"
+    assert result.json["theorem"] == by and result.json["witness"] <= result.json["certified"]
+    assert run("verify", out).code == 0
 
 
 @pytest.mark.deep

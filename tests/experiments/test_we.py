@@ -13,8 +13,9 @@ from analyzer.errors import InputError
 from constructions.network.precision import with_x64
 from constructions.training.trainable import initial, outputs
 from lemmaformer.experiments import WE
-from verify.experiments import we
-from verify.experiments.we import DEFAULT, FULL, Arm, Claim, Task, WeExperiment, WeProtocol, WeRow, WeRule
+from verify.experiments import we, we_rows
+from verify.experiments.we import DEFAULT, FULL, Arm, Task, WeExperiment, WeProtocol
+from verify.experiments.we_rows import PrintedClaim, WeRow, WeRule
 from verify.report.experiments import show_we
 
 SMALL = WeProtocol(steps=400, seeds=1, length=128, heads=8, width=64, held_out=1024, core=True)
@@ -147,14 +148,14 @@ def test_sentences_follow_the_numbers() -> None:
     other = replace(row, name="b", errors=(0.05,))
     rows = {"a": row, "b": other}
     rule = WeRule(0, 0.1)
-    values = [Claim("c", "a", rule, m, "b").value(rows) for m in ("error", "share", "ratio", "gain")]
+    values = [PrintedClaim("c", "a", rule, m, "b").value(rows) for m in ("error", "share", "ratio", "gain")]
     assert values == pytest.approx([0.2, 0.1, 4.0, 0.075])
-    agree, differ = we._agreement([(Claim("first", "a", rule), 0.1), (Claim("second", "a", rule), 0.11)])
+    agree, differ = we_rows.agreement([(PrintedClaim("first", "a", rule), 0.1), (PrintedClaim("second", "a", rule), 0.11)])
     assert agree.startswith("agrees") and "first" in agree and differ.startswith("does not agree") and "second" in differ
     assert not rule.agrees(float("nan"))
     table = WeRow("t", "x_48 + x_56 + x_99", "table", 1, None, "exact", (1e-3,), 1.0)
     for error, words in ((1e-3, "H does not matter"), (0.3, "H matters")):
-        assert any(words in line for line in we._sentences("we-2b", {"t": replace(table, errors=(error,))}))
+        assert any(words in line for line in we_rows.sentences("we-2b", {"t": replace(table, errors=(error,))}))
 
 
 @pytest.mark.deep

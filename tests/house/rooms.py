@@ -21,11 +21,13 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "analyzer.targets": ("analyzer.kernels",),
     "analyzer.lemmas": ("analyzer.targets",),
     "analyzer.statements": ("analyzer.targets",),
+    "analyzer.claims": ("analyzer.lemmas",),
     "analyzer.limits": ("analyzer.lemmas", "analyzer.statements"),
     "analyzer.theorems": ("analyzer.limits",),
     "constructions.network": ("analyzer.numbers",),
     "constructions.files": ("analyzer.targets", "constructions.network"),
     "constructions.run": ("analyzer.lemmas", "constructions.files"),
+    "constructions.exports": ("constructions.run",),
     "constructions.banks": ("analyzer.limits",),
     "constructions.neurons": ("analyzer.lemmas", "constructions.network"),
     "constructions.theorems": ("analyzer.theorems", "constructions.banks", "constructions.neurons", "constructions.run"),
@@ -35,10 +37,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "verify.layers": ("verify.chain",),
     "verify.theorems": ("constructions.training", "verify.layers"),
     "verify.limits": ("verify.theorems",),
-    "verify.bundles": ("verify.theorems",),
-    "verify.compare": ("verify.bundles",),
-    "verify.experiments": ("verify.compare", "verify.limits"),
-    "lemmaformer": ("verify.experiments", "verify.report"),
+    "verify.bundles": ("constructions.exports", "verify.theorems"),
+    "verify.compare": ("verify.bundles", "verify.limits"),
+    "verify.experiments": ("verify.compare",),
+    "verify.claims": ("analyzer.claims", "verify.bundles", "verify.limits"),
+    "lemmaformer.sweeps": ("verify.report",),
+    "lemmaformer": ("lemmaformer.sweeps", "verify.claims", "verify.experiments"),
     "lemmaformer.commands": ("lemmaformer",),
     "cli": ("lemmaformer.commands",),
 }
@@ -55,6 +59,12 @@ def modules() -> dict[str, Path]:
             parts = file.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """A file as a syntax tree; parsing all of them takes seconds."""
+    return ast.parse(file.read_text())
 
 
 def room_of(module: str) -> str:
@@ -83,13 +93,13 @@ def import_graph() -> nx.DiGraph:
     graph = nx.DiGraph()
     for module, file in modules().items():
         graph.add_node(module)
-        graph.add_edges_from((module, other) for other in imports_of(ast.parse(file.read_text()), modules()) if other != module)
+        graph.add_edges_from((module, other) for other in imports_of(tree_of(file), modules()) if other != module)
     return graph
 
 
 def holds(room: str) -> str:
     """What lives in a room: the first sentence of its docstring."""
-    text = ast.get_docstring(ast.parse(modules()[room].read_text())) or ""
+    text = ast.get_docstring(tree_of(modules()[room])) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 

@@ -86,8 +86,15 @@ SENT_AWAY: dict[str, tuple[Callable[[], object], str]] = {
     "training": (lambda: lf.train(TARGET, attention="softmax"), "attention is 'softmax'; choose from dp-free, dp, nf, tmx"),
     "comparison": (lambda: lf.compare("a", "b", tokens="gauss"), "tokens is 'gauss'; choose from uniform, signs"),
     "limit": (lambda: lf.limits.lag(4, dtype="float8"), "dtype is 'float8'; choose from bfloat16, float32, float64"),
+    "scheme": (lambda: lf.limits.positions("rotary"), "scheme is 'rotary'; choose from all, alibi, t5, kerple, table"),
+    "no scheme": (lambda: lf.limits.positions([]), "scheme is ''; choose from all"),
+    "buckets": (lambda: lf.limits.positions("t5", buckets=32, distance=16), "distance is 16; it must be above 16"),
+    "sizes": (lambda: lf.limits.architectures("exp(-s)", sizes=(0,)), "sizes is '0'; give 1 to 16 whole numbers"),
     "horizon": (lambda: lf.limits.horizon("sin"), "rpe is 'sin'; choose from lin, log, mixed"),
     "experiment": (lambda: lf.experiments.we("we-9"), "experiment is 'we-9'; choose from we-1b"),
+    "plan": (lambda: lf.plan(TARGET, dtype="float16"), "dtype is 'float16'; choose from exact, float64, float32"),
+    "planned theorem": (lambda: lf.plan(TARGET, theorem="jl-4.2"), "jl-4.2 has no networks for fixed targets"),
+    "no design": (lambda: lf.plan(TARGET, theorem="least-squares"), "no theorem called least-squares has a worst-case design"),
     "choices": (lambda: lf.bounds("thm-3.1", TARGET, rpe="xyz", heads=9), "rpe is 'xyz'; choose from lin, log"),
 }
 
@@ -163,7 +170,8 @@ def test_flags_are_the_options(run: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     "line",
     [[], ["build"], ["limits"], ["experiment"], ["demo"], ["theorems"], ["bound"], ["verify"], ["run"], ["break"], ["train"], ["import"],
-     ["build", "fixed"], ["build", "adaptive"], ["build", "kernel"], ["build", "coupling"], ["limits", "lag"], ["compare"], ["spectrum"]],
+     ["build", "fixed"], ["build", "adaptive"], ["build", "kernel"], ["build", "coupling"], ["limits", "lag"], ["compare"], ["spectrum"],
+     ["check"], ["export"], ["plan"]],
     ids=" ".join,
 )  # fmt: skip
 def test_help_fits_and_ends_with_an_example(line: list[str], run: Callable[..., Any]) -> None:

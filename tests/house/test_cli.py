@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from fractions import Fraction
@@ -54,6 +53,31 @@ BAD = [
     ["compare", "BUNDLE", "BUNDLE", "--tokens", "normal"],
     ["compare", "BUNDLE", "BUNDLE", "--tokens", "signs", "--target", "NESTED_TARGET"],
     ["compare", "BUNDLE", "BUNDLE", "--figure", "STRANGER"],
+    *([*BUILD, "--lags", "4", "--norm", "mean-square", "--decays", d] for d in ("", "nan", "0", "-1,2", "1,1", "1e400", "x", "65")),
+    [*BUILD, "--lags", "4", "--norm", "mean-square", "--heads", "25"],
+    [*BUILD, "--lags", "1000000", "--norm", "mean-square", "--heads", "2"],
+    [*BUILD, "--lags", "4", "--norm", "mean-square", "--readout", "m1**2"],
+    [*BUILD, "--lags", "4", "--norm", "mean-square", "--bank", "paper"],
+    [*BUILD, "--lags", "4", "--norm", "mean-square", "--tokens", "cauchy"],
+    [*BUILD, "--lags", "4", "--tokens", "signs"],
+    ["verify", "BUNDLE", "--norm", "l1"],
+    ["verify", "BUNDLE", "--norm", "sup", "--tokens", "signs"],
+    ["verify", "BUNDLE", "--norm", "mean-square", "--margin"],
+    ["verify", "BUNDLE", "--tokens", "normal"],
+    ["bound", "thm-4.4", "--lags", "2,3", "--heads", "64", "--norm", "mean-square"],
+    ["bound", "least-squares", "--lags", "4"],
+    ["bound", "least-squares", "--lags", "4", "--decays", "nan"],
+    ["bound", "thm-3.1", "--lags", "4", "--all", "--rate", "2"],
+    ["plan"],
+    ["plan", "nowhere.toml"],
+    ["plan", "NESTED_TARGET", "--lags", "2"],
+    ["plan", "NESTED_TARGET", "--target", "NESTED_TARGET"],
+    ["plan", "NESTED_TARGET", "--theorem", "thm-3.1"],
+    *(["plan", "--lags", "2", "--error", error] for error in ("0", "-1", "nan", "inf", "1e-31", "x")),
+    ["plan", "--lags", "2", "--dtype", "float16"],
+    *(["plan", "--lags", "2", "--theorem", theorem] for theorem in ("thm-9.9", "lag-law", "least-squares", "jl-4.2")),
+    ["plan", "--lags", "2", "--rpe", "lin"],
+    ["plan", "--lags", "2", "--no-build", "--figure", "front.txt"],
     ["verify", "nowhere"],
     ["verify", "STRANGER"],
     ["verify", "TRUNCATED"],
@@ -109,9 +133,33 @@ BAD = [
     ["limits", "slopes", "--slopes", "alibi:8", "--rpe", "log"],
     ["limits", "slopes", "--slopes", "0.5,nan"],
     ["limits", "slopes", "--slopes", "0.5,-1"],
+    ["limits", "lag", "--lag", "4", "--norm", "mean-square"],
+    ["limits", "lag", "--lag", "4", "--heads", "2", "--norm", "l2"],
+    ["limits", "lag", "--lag", "4", "--heads", "2", "--norm", "mean-square", "--dtype", "float32"],
+    ["limits", "lag", "--lag", "4", "--heads", "2", "--norm", "mean-square", "--rpe", "mixed"],
+    ["limits", "lag", "--lag", "4", "--heads", "2", "--norm", "mean-square", "--certificate", "new.json"],
+    ["limits", "lag", "--lag", "1000000", "--heads", "2", "--norm", "mean-square"],
+    ["limits", "lag", "--horizon", "--norm", "mean-square"],
+    ["limits", "kernel", "--kernel", "exp(s)", "--heads", "1", "--norm", "mean-square"],
+    ["limits", "kernel", "--kernel", "exp(-s)", "--heads", "1", "--norm", "mean-square", "--certificate", "new.json"],
     ["limits", "slopes", "--slopes", "0.5,0.5"],
     ["limits", "slopes", "--slopes", ""],
     ["limits", "slopes", "--slopes", "0.5", "--lags", "1000"],
+    ["limits", "positions", "--scheme", "rotary"],
+    ["limits", "positions", "--scheme", ""],
+    *(["limits", "positions", "--scheme", "t5", "--buckets", n] for n in ("1", "0", "-3", "x", "1000", "300")),
+    *(
+        ["limits", "positions", "--scheme", "t5", flag, "0"]
+        for flag in ("--distance", "--window", "--lags", "--heads", "--reach", "--stride")
+    ),
+    *(
+        ["limits", "positions", "--scheme", "kerple", "--kerple", p]
+        for p in ("1", "2:0", "2:-1", "nan", "", ",", "2:1:1", "3,3:1", "1e9", "2:1/3")
+    ),
+    ["limits", "positions", "--scheme", "kerple", "--kerple", ",".join(str(k) for k in range(2, 99))],
+    ["limits", "positions", "--scheme", "stride", "--stride", "1"],
+    ["limits", "positions", "--dtype", "float8"],
+    ["limits", "positions", "--lags", "1000"],
     ["experiment", "jl-table-9"],
     *(["experiment", "jl-table-2", "--seeds", n] for n in ("0", "-1", "1000", "x", "1.5")),
     *(["experiment", "jl-table-3", "--steps", n] for n in ("0", "-5", "10000000", "nan")),
@@ -223,6 +271,11 @@ BAD = [
     ["limits", "kernel", "--kernel", "exp(-s)", "--heads", "1000"],
     ["limits", "kernel", "--kernel", "exp(-s)*", "--heads", "2"],
     ["limits", "kernel", "--kernel", "s**-1", "--heads", "2"],
+    ["limits", "architectures"],
+    *(["limits", "architectures", f"--kernel={kernel}"] for kernel in ("", "s**-1", "exp(s)", "exp(-s)*", "__import__('os')", "x")),
+    *(["limits", "architectures", "--kernel=exp(-s)", f"--sizes={n}"] for n in ("", "0", "-1", "1,x", "1.5", "5000", "9" * 11)),
+    *(["limits", "architectures", "--kernel=exp(-s)", f"--error={error}"] for error in ("0", "-1", "nan", "inf", "x")),
+    ["limits", "architectures", "--kernel=exp(-s)", "--sizes=1", "--figure", "nowhere/a.png"],
     *(["spectrum", folder, "--input", "VECTORS"] for folder in ("BUNDLE", "TRUNCATED", "NESTED", "STRANGER", "nowhere")),
     *(["spectrum", f"SCORES_{fault}", "--input", "VECTORS"] for fault in ("CUT", "NAN", "LONE", "VAST")),
     *(["spectrum", weights, "--input", "VECTORS"] for weights in ("NAN", "/dev/zero")),
@@ -285,6 +338,12 @@ BAD = [
     *(["experiment", "we-4a", "--seeds", seeds] for seeds in ("0", "-1", "33", "1.5")),
     *(["experiment", "we-2b", "--seed", seed] for seed in ("-1", "99999999999999", "x")),
     ["experiment", "we-4b", "--full", "--steps", "100"],
+    *(["sweep", spec, "--out", "t.csv"] for spec in ("nowhere.toml", "/dev/zero", "ROOT", "DEEP", "FIXED", "NAN", "VAST_SWEEP")),
+    ["sweep", "SWEEP"],
+    *(["sweep", "SWEEP", "--out", place] for place in ("OUT", "t.xlsx", "nowhere/t.csv", "ROOT", "STRANGER", "NAN")),
+    *(["sweep", "SWEEP", "--out", "t.csv", "--workers", count] for count in ("0", "-1", "257", "1000000000", "x")),
+    *(["sweep", "SWEEP", "--out", "t.csv", "--scheduler", address] for address in ("x", "tcp://", "127.0.0.1:8786", "tcp://127.0.0.1:1")),
+    ["sweep", "SWEEP", "--out", "t.csv", "--again", "never"],
 ]
 MEMORY = '[[memory]]\nname = "m"\nlag = '
 TARGETS = {
@@ -356,6 +415,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (root / f"{name}.toml").write_text(f'kind = "adaptive"\n{text}\n')
     for name, text in COUPLINGS.items():
         (root / f"{name}.toml").write_text(f'kind = "coupling"\n{text}\n')
+    for name, lags in (("sweep", "1:3"), ("vast_sweep", "1:1000000000")):
+        (root / f"{name}.toml").write_text(f'call = "limits.lag"\n[grid]\nlag = "{lags}"\n')
     (root / "prose.txt").write_text("to be or not to be " * 60)
     (root / "one_letter.txt").write_text("a" * 100_000)
     envelope = '{ shape = "power", rate = 3, constant = 1 }'
@@ -364,7 +425,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         **{name: root / f"{name}.toml" for name in TARGETS},
         **{name.upper(): root / f"{name}.toml" for name in COUPLINGS},
         **{name.upper(): root / f"{name}.safetensors" for name in scores}, "VECTORS": root / "vectors.npy",
-        **{name.upper(): root / f"{name}.toml" for name in ("config", "config_key", "config_heads")},
+        **{name.upper(): root / f"{name}.toml" for name in ("config", "config_key", "config_heads", "sweep", "vast_sweep")},
         "KERNEL_FALSE": root / "kernel_false.toml", "NESTED_TARGET": EXAMPLES / "nested.toml", "FIXED": EXAMPLES / "product.toml",
         "LITTERED": root / "littered", "NESTED": root / "nested", "DEEP": root / "deep.toml", "MINIMUM": root / "minimum.npy",
         "EMPTY": root / "empty.npy", "HUGE": root / "huge.npy", "PROSE": root / "prose.txt", "ONE_LETTER": root / "one_letter.txt",
@@ -373,22 +434,17 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }  # fmt: skip
 
 
-TRIED = [
-    ["build", "fixed", "--out", "OUT", "--lags", "9", "--bank", "balanced", "--dtype", "float32"],
-    ["build", "adaptive", "--out", "OUT", "--target", "NESTED_TARGET", "--dtype", "float64", "--rounding", "relu"],
-    ["build", "kernel", "--out", "OUT", "--kernel", "(s+1)**-2", "--bank", "tuned", "--heads", "20"],
-]
-"""Refusals for which a way out is built and certified before it is offered."""
+HANGS = 120
+"""Seconds after which a refusal would be a hang; what refusals take is in `benchmarks/start_up.py`."""
 
 
-@pytest.mark.timing
+@pytest.mark.deep
 @pytest.mark.parametrize("arguments", BAD, ids=lambda a: " ".join(a)[:60])
-def test_bad_input_is_one_line_and_quick(arguments: list[str], places: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_input_is_one_line(arguments: list[str], places: dict[str, Path], tmp_path: Path) -> None:
     real = [str(places.get(a, tmp_path / "out" if a == "OUT" else a)) for a in arguments]
     before = sorted(p for p in places["ROOT"].rglob("*"))
-    start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", "import cli; cli.main()", *real], capture_output=True, text=True, cwd=tmp_path)
-    assert time.perf_counter() - start < (20 if arguments in TRIED else 3)
+    command = [sys.executable, "-c", "import cli; cli.main()", *real]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=HANGS)
     assert done.returncode == 2, done
     assert done.stdout == ""
     assert done.stderr.startswith("lemmaformer: ") and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
@@ -569,8 +625,7 @@ def test_dependencies_are_shown(run: Run) -> None:
 
 
 @pytest.mark.parametrize("lag,rpe", [(64, "lin"), (64, "log")])
-def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> None:
-    start = time.perf_counter()
+def test_long_lags(run: Run, tmp_path: Path, lag: int, rpe: str) -> None:
     result = run(
         "build",
         "fixed",
@@ -590,7 +645,6 @@ def test_long_lags_are_quick(run: Run, tmp_path: Path, lag: int, rpe: str) -> No
     )
     assert result.json["sizes"]["heads"] == lag and result.json["certified"] <= 1e-6
     assert run("verify", tmp_path / "n").code == 0
-    assert time.perf_counter() - start < 2
 
 
 @pytest.mark.deep

@@ -21,6 +21,8 @@ KEYS = {
     "adaptive": {"kind", "alphabet", "readout", "memory"},
     "kernel": {"kind", "dim", "readout", "kernels", "envelopes"},
     "coupling": {"kind", "length", "dim", "rho", "sigma", "rank", "f", "F"},
+    "sequence": {"kind", "formula", "alphabet", "length"},
+    "points": {"kind", "length", "space", "rho", "f", "F", "points"},
 }
 """What the reader of each kind takes."""
 INNER = {"adaptive": {"name", "lag", "parent"}, "kernel": {"shape", "rate", "constant"}}
@@ -110,6 +112,7 @@ def test_the_functions_of_the_manual_are_those_of_the_languages() -> None:
         "sigma": ({"kind": "coupling", "length": 4, "rank": 1}, "{}(k+1)"),
         "f": ({"kind": "coupling", "length": 4, "rho": "u*v"}, "{}(x+1)"),
         "F": ({"kind": "coupling", "length": 4, "rho": "u*v"}, "{}(y+1)"),
+        "formula": ({"kind": "sequence", "alphabet": [0, 1], "length": 1}, "{}(x1+1)"),
     }
     assert set(bases) <= set(rows)
     for row, (base, pattern) in bases.items():

@@ -93,7 +93,9 @@ REFUSED: dict[str, tuple[Target, Options]] = {
     "chain, tiny error": (lags(3), {"depth": 3, "dtype": "float32", "error": 1e-8}),
     "adaptive, tuned floats": (example("pair"), {"bank": "tuned", "dtype": "float64"}),
     "adaptive, relu floats": (example("pair"), {"rounding": "relu", "rpe": "log", "dtype": "float64"}),
-    "adaptive, log dot products": (example("pointer"), {"rpe": "log", "dtype": "float64"}),
+    "adaptive, log dot products": (example("pointer"), {"rpe": "log", "attention": "dp", "dtype": "float64"}),
+    "adaptive, minimal floats": (example("pair"), {"bank": "minimal", "dtype": "float64"}),
+    "adaptive, long lag, float32": (example("tree"), {"dtype": "float32"}),
     "adaptive, float32": (example("pair"), {"dtype": "float32"}),
     "adaptive, few heads": (example("pair"), {"bank": "tuned", "heads": 4}),
     "adaptive, wrong lags": (example("nested"), {"bank": "tuned", "heads": 6}),
@@ -155,14 +157,19 @@ TRIED: dict[str, tuple[Target, Options, Options]] = {
     "more heads": (lags(2, 5), {"dtype": "float64"}, {"heads": 7}),
     "a chain of lin heads": (lags(4), {"dtype": "float64", "rpe": "log", "heads": 6}, {"depth": "auto", "rpe": "lin", "heads": None}),
     "layers": (lags(12), {"dtype": "float64"}, {"depth": "auto"}),
-    "tmx": (example("nested"), {"rpe": "log", "dtype": "float64", "rounding": "relu"}, {"rounding": "ideal", "attention": "tmx"}),
+    "tmx": (
+        example("nested"),
+        {"rpe": "log", "attention": "dp", "dtype": "float64", "rounding": "relu"},
+        {"rounding": "ideal", "attention": "tmx"},
+    ),
+    "balanced heads": (example("pair"), {"bank": "minimal", "dtype": "float64"}, {"bank": "balanced"}),
     "a minimal bank": (example("nested"), {"bank": "tuned", "heads": 6}, {"bank": "minimal", "heads": None}),
     "a fitted bank": (KernelMemory(("exp(-s/5)",)), {"bank": "paper", "error": 1e-4}, {"bank": "fitted"}),
     "the rank it takes": (coupling_from_dict(SMOOTH, "smooth"), {"rank": 1, "error": 1e-2}, {"rank": None}),
 }
 
 
-@pytest.mark.deep(only=("tmx", "the rank it takes"))
+@pytest.mark.deep(only=("balanced heads", "tmx", "the rank it takes"))
 @pytest.mark.parametrize("case", TRIED)
 def test_ways_out_are_tried_and_come_first(case: str) -> None:
     target, options, first = TRIED[case]

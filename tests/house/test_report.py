@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lemmaformer import results
+from lemmaformer.planning.rows import Plan
 from lemmaformer.results import Result
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -16,13 +17,16 @@ KINDS: dict[str, type[Result]] = {
     "compare": results.Comparison,
     "experiment arms": results.Arms,
     "import": results.Imported,
+    "limits architectures": results.ArchitecturesTable,
     "limits coupling": results.CouplingLimit,
     "limits dp-free": results.DpFreeLimit,
     "limits kernel": results.KernelLimit,
     "limits lag --horizon": results.Horizon,
     "limits lag": results.LagLimit,
+    "limits positions": results.PositionsTable,
     "limits rnn": results.RnnLimit,
     "limits slopes": results.SlopesAudit,
+    "plan": Plan,
     "spectrum": results.SpectrumOfLogits,
 }
 """What commands answer with, by how they begin; longer beginnings first."""

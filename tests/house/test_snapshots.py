@@ -83,7 +83,7 @@ def answer(run: Run, line: str) -> dict[str, Any]:
     return found
 
 
-ADDED = {"bound_vacuous"}
+ADDED = {"bound_vacuous", "mean_square_floor", "mean_square_floor_reason"}
 """Keys that may be there without having been recorded."""
 FREE_TEXT = {
     "advice",
@@ -97,12 +97,16 @@ FREE_TEXT = {
     "reason",
     "sentence",
     "uncertified",
+    "why",
 }
 """Sentences for people: there has to be one wherever there was one, and its words may change."""
-VARYING = {"seconds", "cells"}
+VARYING = {"seconds", "cells", "singular_error"}
 """Time, and how far a search had to refine: whole numbers or not, their type counts."""
 TRAINED = {"trained"}
 """Families whose numbers come out of training, where differences in the last digit grow with every step: their types count."""
+RESTORED = re.compile(r"\.restored run( outside\.outputs\.float32\[\d+\]|\.outputs\.float32\[(\d|1[01])\])")
+"""Outputs of a restored chain that no certificate covers: its staircases read zeros before the array, or tokens that are no letters, so
+that the last bits of the machine decide. The chain for lag 12 settles at the twelfth token."""
 NUMBER = re.compile(r"-?[0-9]+(\*2\^-?[0-9]+)?")
 VERDICTS = {"holds", "vacuous", "violated", "measured"}
 
@@ -155,7 +159,7 @@ def differences(wanted: Any, found: Any, trained: bool = False, path: str = "", 
     elif key in FREE_TEXT and isinstance(wanted, str):
         if bool(wanted.strip()) != bool(found.strip()):
             yield f"{path}: {found!r} instead of {wanted!r}"
-    elif key in VARYING:
+    elif key in VARYING or (isinstance(wanted, float) and RESTORED.fullmatch(path)):
         return
     elif key == "verdict" and trained:
         if found not in VERDICTS:
@@ -192,7 +196,7 @@ def recorded_answers(family: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{family}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.deep(keep=("bound", "constructed", "limits", "theorems"))
+@pytest.mark.deep(keep=("bound", "claims", "theorems"))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -204,11 +208,13 @@ def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch:
 
 
 LEFT_OUT = {
-    "demo", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-5", "experiment horizon",
+    "demo", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-2", "experiment jl-fig-3",
+    "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
     "experiment we-1b", "experiment we-2a", "experiment we-2b", "experiment we-3a", "experiment we-4a", "experiment we-4b",
-    "experiment we-lm", "break",
+    "experiment we-lm", "break", "explore", "export", "report", "sweep",
 }  # fmt: skip
-"""Commands that take more than ten seconds with the fewest steps, and `break`, which is new; tests of their own read their JSON."""
+"""Commands that take more than ten seconds with the fewest steps, and `break`, `sweep` and those that write
+pages and exports; tests of their own read their JSON."""
 
 
 def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[str]:

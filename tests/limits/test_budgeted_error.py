@@ -97,6 +97,7 @@ def test_the_zero_bank_costs_one() -> None:
     assert upper_bound(PricedBank((), (), fmpq(0)), 7, UNIT) == 1
 
 
+@pytest.mark.deep(keep=("8-log", "8-mixed"))
 @pytest.mark.parametrize("rpe", ["log", "mixed"])
 @pytest.mark.parametrize("bits", [8, 24])
 def test_far_lags_are_out_of_reach(rpe: str, bits: int) -> None:

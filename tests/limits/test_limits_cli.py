@@ -30,6 +30,18 @@ def test_keys_and_law(run: Run) -> None:
     assert run("limits", "lag", "--rpe", "mixed", "--lag", 7, "--json").json["min_heads"] == 4
 
 
+def test_mean_squares_of_a_lag_and_of_a_kernel(run: Run) -> None:
+    result = run("limits", "lag", "--lag", 4, "--heads", 2, "--norm", "mean-square", "--json").json
+    pair = result["mean_square"]
+    assert pair["lower"] <= 0.7682 <= pair["upper"] <= 1.02 * pair["lower"] and pair["law"] == 0.5 and len(pair["decays"]) == 2
+    assert result["norm"] == "mean-square" and result["min_heads"] == 4 and result["budgeted_error"] is None
+    shown = run("limits", "lag", "--lag", 4, "--heads", 2, "--norm", "mean-square").out
+    assert "0.767453" in shown and "0.768221" in shown and "law for all decays" in shown
+    found = run("limits", "kernel", "--kernel", "s*exp(-s)", "--heads", 1, "--norm", "mean-square", "--json").json
+    assert 0 < found["lower"] <= found["upper"] <= 1.02 * found["lower"] and found["mean_square"]["law"] is None
+    assert "0.00280" in run("limits", "kernel", "--kernel", "s*exp(-s)", "--heads", 1, "--norm", "mean-square").out
+
+
 @pytest.mark.deep
 def test_horizon_table(run: Run, tmp_path: Path) -> None:
     result = run("limits", "lag", "--horizon", "--bits", "8-13", "--figure", tmp_path / "f.png", "--json").json

@@ -1,7 +1,6 @@
 """Theorem 4.4 and its relatives end to end: gallery, random dependency graphs, the rounding threshold, floats, sabotage."""
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,10 +113,8 @@ def test_every_adaptive_example_is_in_the_gallery() -> None:
 def test_gallery(name, rpe, attention) -> None:  # type: ignore[no-untyped-def]
     """Every gallery target holds on exact arithmetic, and its network reproduces it on random sequences of length 200."""
     chosen = example(name)
-    start = time.perf_counter()
     built = build(chosen, rpe=rpe, attention=attention, error=1e-2)
     certificate = certify(built)
-    assert time.perf_counter() - start < 30
     assert certificate.verdict is Verdict.HOLDS, certificate.advice
     assert certificate.witness <= certificate.certified <= certificate.bound and certificate.certified <= 1e-2
     assert certificate.witness >= 0.9 * certificate.certified
@@ -210,6 +207,7 @@ def python_value(rules: list[Rule], sequence: list[int], t: int) -> tuple[int, i
     return sum(known[rule.name] for rule in rules), max(levels.values())
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(20), deadline=None)
 @given(dependency_graphs(), st.sampled_from(["lin", "log"]), st.sampled_from(["dp", "tmx"]), st.integers(0, 99))
 def test_random_dependency_graphs(graph: tuple[list[int], list[Rule]], rpe: Any, attention: str, seed: int) -> None:
@@ -293,14 +291,13 @@ def test_float_networks(name: str, rpe: Any, attention: str, dtype: str, error: 
     assert quick.dtype == dtype and np.isfinite(quick).all()
     assert np.abs(quick - wanted)[inside].max() <= certificate.certified
     assert np.abs(quick - plain)[inside].max() <= 4 * certificate.rounding
-    assert all("factor" in constants for constants in fast.network_constants(built.network))
+    assert all("factor" in constants for constants in fast.network_constants(built.network, 8))
 
 
 @pytest.mark.parametrize(
     "options,error",
     [
-        ({"dtype": "float32", "rpe": "lin"}, "float32 cannot hold lag 2 of m1"),
-        ({"dtype": "float32", "rpe": "log"}, "try attention='tmx'"),
+        ({"dtype": "float32", "rpe": "log", "attention": "dp"}, "try attention='tmx'"),
         ({"dtype": "float64", "rounding": "relu"}, "not exactly an integer"),
         ({"dtype": "float64", "bank": "tuned"}, "astronomical"),
         ({"encode": "barron", "rounding": "relu"}, "nothing is sampled"),
@@ -337,7 +334,7 @@ def tampered(array: np.ndarray, index: tuple[int, ...], change: fmpq) -> np.ndar
     return copy
 
 
-@pytest.mark.deep(only=("log-dp-relu", "log-tmx-ideal", "log-tmx-relu"))
+@pytest.mark.deep(keep="lin-dp-ideal")
 @pytest.mark.parametrize("rounding", ["ideal", "relu"])
 @pytest.mark.parametrize("rpe,attention", [("lin", "dp"), ("log", "dp"), ("log", "tmx")])
 def test_sabotage(rpe: Any, attention: str, rounding: str) -> None:
@@ -417,6 +414,7 @@ def test_a_staircase_is_checked_for_every_token_of_a_lag() -> None:
                 )
 
 
+@pytest.mark.deep
 def test_the_order_of_memories_does_not_matter() -> None:
     forward = target({"m1": "2 + x0", "m2": "2 + m1", "m3": "3 + m1 - m2"}, readout="m1 + 2*m2 + 4*m3")
     backward = target({"m3": "3 + m1 - m2", "m2": "2 + m1", "m1": "2 + x0"}, readout="m1 + 2*m2 + 4*m3")
@@ -498,7 +496,7 @@ def test_executors_agree_on_exact_weights_in_float64() -> None:
             assert np.abs(forward(floats, tokens) - exact)[:, 5:].max() < 1e-8
 
 
-@pytest.mark.deep(only="log")
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_sabotage_of_float_networks(rpe: Any) -> None:
     """What exact arithmetic cannot see: cancelling values, heads that are off but overflow, scales moved from W_O to W_V."""

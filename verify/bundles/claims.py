@@ -1,6 +1,7 @@
 """Verification of a bundle: the chain from its stored weights, then the card's claims against it."""
 
 import math
+import time
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -11,42 +12,105 @@ from analyzer.statements.citations import own_citations
 from analyzer.statements.registry import THEOREMS
 from analyzer.statements.theorem import Theorem
 from analyzer.targets.files import target_from_dict
-from analyzer.theorems import jl_4_2
+from analyzer.targets.protocol import Target
+from analyzer.targets.tokens import TOKEN_LAWS
+from analyzer.theorems import jl_4_2, jl_points, thm_3_1, thm_5_1
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Transformer
 from constructions.theorems.construction import Construction
 from verify.chain.certificate import Certificate, StrangeWeights, Verdict
-from verify.theorems.no_theorem import DP_FREE, ORIGINS, target_of, trained_length, verify_learnt
+from verify.layers.dp_free import NOT_COUNTED
+from verify.layers.margin import certified_margin
+from verify.theorems.mean_square import NORM as MEAN_SQUARE
+from verify.theorems.mean_square import verify_mean_square
+from verify.theorems.no_theorem import DP_FREE, ORIGINS, SOFTMAX, USUAL, Effort, target_of, trained_length, verify_learnt
 
+ONE_LAYER = (thm_3_1.ID, thm_5_1.ID)
+"""Theorems whose bound in the worst case is one in mean square, too."""
 CLAIM_TOLERANCE = 2.0**-20
 """A claim may differ from the recomputed number by this share: balls carry 64 bits, libraries may round the last differently."""
-SEARCH_TOLERANCE = 0.02
-"""The same where slopes and cells come from a search in floats, which may go another way on another machine (`verify.layers.dp_free`)."""
+SEARCH_TOLERANCES = {DP_FREE: 0.02, SOFTMAX: 0.005}
+"""The same where slopes and cells come from a search in floats, which may go another way on another machine (`verify.layers`)."""
 WITNESS_TOLERANCE = 2.0
 """Witnesses of float networks are measured, those of theorem 4.2 of Jiang & Li searched for; another machine may do a little worse."""
 
 
-def verify_bundle(bundle: Bundle) -> Certificate:
-    """The certificate of the stored weights; a card that claims anything better is a fault."""
-    card = bundle.card
-    if card.get("origin") in ORIGINS:
-        return _verify_learnt(bundle)
-    theorem = theorem_of(card)
-    for key in ("bank", "ffn"):
-        allowed = _allowed(theorem, key)
-        if allowed and card.get(key) not in allowed:
-            raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
-    target = target_from_dict(card.get("target"), "card.json")
-    if target.kind != theorem.target:
-        raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {theorem.target} targets")
+def verify_bundle(
+    bundle: Bundle, margin: bool = False, effort: Effort = USUAL, norm: str | None = None, tokens: str | None = None
+) -> Certificate:
+    """The certificate of the stored weights; a card that claims anything better is a fault. With `margin` decisions are certified too.
+
+    Without a norm it is that of the card, unless decisions are asked about; a card names none if it speaks of the worst case.
+    """
+    if norm == MEAN_SQUARE or tokens is not None or (norm is None and not margin and built_norm(bundle.card) == MEAN_SQUARE):
+        return _verified_in_mean_square(bundle, tokens or str(bundle.card.get("tokens", "uniform")))
+    found = _verified(bundle, effort)
+    return with_margin(bundle.network, target_of(bundle.card), found, trained_length(bundle.card)) if margin else found
+
+
+def with_margin(network: Transformer, target: Target, certificate: Certificate, length: int | None = None) -> Certificate:
+    """A certificate with the margin of the network's decisions: they follow from its error only where roundings are counted in that."""
+    start = time.perf_counter()
+    counted = network.dtype == "exact" or certificate.details.get("arithmetic") != NOT_COUNTED
+    found = certified_margin(network, target, length, certificate.certified if counted else math.inf)
+    return replace(certificate, margin=found, seconds=certificate.seconds + time.perf_counter() - start)
+
+
+def _verified(bundle: Bundle, effort: Effort) -> Certificate:
+    if bundle.card.get("origin") in ORIGINS:
+        return _verify_learnt(bundle, effort)
+    card, (theorem, target) = bundle.card, _claimed(bundle)
+    if built_norm(card) == MEAN_SQUARE:  # no theorem speaks of its worst case
+        return verify_learnt(bundle.network, target, effort=effort)
     try:
         certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
     except StrangeWeights as error:  # the card claims that these weights are the theorem's, and they are not
-        return _strange(bundle.network, theorem.id, str(error))
+        return strange(bundle.network, theorem.id, str(error))
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
 
 
-def _strange(network: Transformer, theorem: str, reason: str) -> Certificate:
+def _verified_in_mean_square(bundle: Bundle, tokens: str) -> Certificate:
+    """The same for E|error|². Claims of a card about the worst case are held against the worst case, from which the bound follows."""
+    card, network = bundle.card, bundle.network
+    if tokens not in TOKEN_LAWS:
+        raise InputError(f"the card's tokens are {_shown(tokens)}; expected one of {', '.join(TOKEN_LAWS)}")
+    if card.get("origin") in ORIGINS:
+        return verify_mean_square(network, target_of(card), tokens, length=trained_length(card))
+    theorem, target = _claimed(bundle)
+    if built_norm(card) == MEAN_SQUARE:
+        try:
+            certificate: Certificate = theorem.verified_by()(network, target, card["bank"], card["ffn"], tokens=tokens)
+        except StrangeWeights as error:
+            return strange(network, theorem.id, str(error))
+        claims = _false_claims(card, certificate) if tokens == card.get("tokens") else []
+        return replace(certificate, faults=certificate.faults + tuple(claims))
+    if theorem.id not in ONE_LAYER:
+        return verify_mean_square(network, target, tokens)
+    worst = _verified(bundle, USUAL)
+    if not worst.parts:  # weights that are not of the theorem's form
+        return worst
+    found = verify_mean_square(network, target, tokens, worst)
+    broken = worst.verdict is Verdict.VIOLATED and found.verdict is not Verdict.VIOLATED
+    return replace(found, faults=(*found.faults, f"in the worst case: {worst.advice}")) if broken else found
+
+
+def _claimed(bundle: Bundle) -> tuple[Theorem, Target]:
+    """Theorem and target of a constructed network's card; refused where they do not belong together."""
+    card = bundle.card
+    theorem = theorem_of(card)
+    if bundle.network.outputs != 1:
+        raise InputError(f"{theorem.id} is about networks of one output; this one has {bundle.network.outputs}")
+    for key in ("bank", "ffn"):
+        allowed = _allowed(theorem, key, card.get("target"))
+        if allowed and card.get(key) not in allowed:
+            raise InputError(f"the card's {key} is {str(card.get(key))[:40]!r}; expected one of {', '.join(allowed)}")
+    target = target_from_dict(card.get("target"), "card.json")
+    if target.kind not in theorem.kinds:
+        raise InputError(f"card.json holds a target of kind {target.kind}; {theorem.id} is about {' and '.join(theorem.kinds)} targets")
+    return theorem, target
+
+
+def strange(network: Transformer, theorem: str, reason: str) -> Certificate:
     """The certificate of weights that are not what a theorem's construction writes: nothing is known about their error."""
     return Certificate(
         theorem=theorem,
@@ -65,6 +129,14 @@ def _strange(network: Transformer, theorem: str, reason: str) -> Certificate:
     )
 
 
+def built_norm(card: dict[str, Any]) -> str:
+    """The norm in which a card's chain is."""
+    found = card.get("norm", "sup")
+    if found not in ("sup", MEAN_SQUARE):
+        raise InputError(f"the card's norm is {_shown(found)}; expected sup or {MEAN_SQUARE}")
+    return str(found)
+
+
 def theorem_of(card: dict[str, Any]) -> Theorem:
     """The theorem that a card names, if networks are built for it."""
     name = card.get("theorem")
@@ -75,20 +147,21 @@ def theorem_of(card: dict[str, Any]) -> Theorem:
     return theorem
 
 
-def _allowed(theorem: Theorem, key: str) -> tuple[str, ...]:
+def _allowed(theorem: Theorem, key: str, target: Any) -> tuple[str, ...]:
     """The strings that a theorem's networks may claim; () where any will do."""
-    assert theorem.options is not None
+    options = theorem.options_for(str(target.get("kind")) if isinstance(target, dict) else "")
+    assert options is not None
     names = {"bank": ("bank", "pod"), "ffn": ("ffn",)}[key]
-    known = [name for name in names if name in theorem.options.__dataclass_fields__]
+    known = [name for name in names if name in options.__dataclass_fields__]
     if not known:
         return ("spline",) if key == "ffn" else ()
-    return choices_of(theorem.options, known[0])
+    return choices_of(options, known[0])
 
 
-def _verify_learnt(bundle: Bundle) -> Certificate:
+def _verify_learnt(bundle: Bundle, effort: Effort) -> Certificate:
     """The chain of trained or imported weights. An imported card has no chain: nobody has claimed anything yet."""
     card = bundle.card
-    certificate = verify_learnt(bundle.network, target_of(card), trained_length(card))
+    certificate = verify_learnt(bundle.network, target_of(card), trained_length(card), effort=effort)
     if card.get("sizes") != certificate.sizes:
         return replace(certificate, faults=(f"the card claims sizes {_shown(card.get('sizes'))}, the weights have {certificate.sizes}",))
     if card.get("theorem") is not None:
@@ -113,9 +186,9 @@ def _false_claims(card: dict[str, Any], certificate: Certificate) -> list[str]:
     for name in ("certified", "bound", "rounding", "witness"):
         claimed = _number(chain.get(name, math.nan))
         value = _number(found[name])
-        measured = name == "witness" and (certificate.dtype != "exact" or certificate.theorem == jl_4_2.ID)
-        searched = certificate.theorem == DP_FREE and name in ("certified", "bound")
-        slack = WITNESS_TOLERANCE if measured else 1 + (SEARCH_TOLERANCE if searched else CLAIM_TOLERANCE)
+        measured = name == "witness" and (certificate.dtype != "exact" or certificate.theorem in (jl_4_2.ID, jl_points.ID))
+        searched = SEARCH_TOLERANCES.get(certificate.theorem, CLAIM_TOLERANCE) if name in ("certified", "bound") else CLAIM_TOLERANCE
+        slack = WITNESS_TOLERANCE if measured else 1 + searched
         honest = claimed <= value * slack if name == "witness" else claimed * slack >= value
         if not honest or (chain.get(name) is None) != (found[name] is None):
             faults.append(f"the card claims {name} {_shown(chain.get(name))}, the weights give {found[name]}")
@@ -149,6 +222,13 @@ def _number(value: Any) -> float:
         return math.nan
 
 
+def certified(theorem: Theorem, built: Construction) -> Certificate:
+    """The certificate of a network that was just built, in the norm that it was built for."""
+    norm = {"tokens": getattr(built.options, "tokens", None) or "uniform"} if getattr(built.options, "norm", "sup") == MEAN_SQUARE else {}
+    found: Certificate = theorem.verified_by()(built.network, built.target, built.bank, built.ffn, **norm)
+    return found
+
+
 def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
     """The card of a network that was just built and certified."""
     card: dict[str, Any] = {
@@ -163,6 +243,8 @@ def card_of(built: Construction, certificate: Certificate) -> dict[str, Any]:
     }
     if "plan" in certificate.details:
         card["plan"] = certificate.details["plan"]
+    if certificate.norm != "sup":
+        card |= {name: certificate.details[name] for name in ("norm", "tokens")}
     return card | built.choices
 
 

@@ -2,7 +2,7 @@
 
 Options are those of the builders by their public names: `rpe`, `bank`, `heads`, `error`, `ffn`, `width`, `dtype`, `seed`, `share`,
 `depth` (None: one layer; "auto"; a number of layers) for fixed memories, `attention`, `encode`, `rounding`, `layers` ("auto" or "deep")
-for adaptive ones, `rank`, `knots` for couplings.
+for adaptive ones, `rank`, `knots` for couplings and points.
 
 Candidates come in the order in which one would like them: more heads of the same bank, a bank fitted to the arithmetic, more layers, more
 bits, exact arithmetic, a larger error. A candidate is tried only where its cost is known to be small (`MAX_LAG`, `MAX_TRIALS`), and only
@@ -35,7 +35,7 @@ def asked_error(options: Options) -> float | None:
     error = options.get("error")
     if error is not None:
         return float(error)  # type: ignore[arg-type]
-    sized = any(options.get(name) is not None for name in ("heads", "rank", "knots"))
+    sized = any(options.get(name) is not None for name in ("heads", "rank", "knots", "decays"))
     return None if sized else DEFAULT_ERROR
 
 
@@ -65,8 +65,12 @@ def violated(certificate: Certificate, options: Options) -> Refusal:
         changes.append({"bank": "minimal", "heads": None})
     if options.get("width") is not None:
         changes.append({"width": None})
+    changes += [{"dtype": "float64"}] if options.get("dtype") == "float32" else []
+    if options.get("dtype") in ("float32", "float64"):
+        changes.append({"dtype": "exact", **({"bank": "minimal"} if options.get("bank") == "balanced" else {})})
     margins = not all(condition.holds for condition in certificate.conditions)
-    reason = "there are too few heads for the rounding margins" if margins else "the network does not obey its own theorem"
+    lacking = "there are too few heads" if options.get("dtype", "exact") == "exact" else f"{options['dtype']} is too coarse"
+    reason = f"{lacking} for the rounding margins" if margins else "the network does not obey its own theorem"
     return Refusal(f"{reason}: {certificate.advice}", *changes)
 
 
@@ -81,7 +85,7 @@ def missed(asked: float, certificate: Certificate, options: Options = {}) -> Ref
     sizes: dict[str, OptionValue] = {name: None for name in ("heads", "width", "rank", "knots") if options.get(name) is not None}
     return Refusal(
         f"the network is certified to {certificate.certified:.3g} only, more than the error {asked:g} asked for "
-        f"({parts}, rounding {certificate.rounding:.3g})",
+        f"({parts}, rounding {certificate.rounding or 0:.3g})",
         *([sizes] if sizes else []),
         *larger_error(enough),
     )
@@ -143,24 +147,29 @@ def _fixed_candidates(target: Any, options: Options, goal: float) -> Candidates:
 
 
 def _adaptive_candidates(target: Any, options: Options, goal: float) -> Candidates:
-    dtype = options.get("dtype", "exact")
-    minimal: dict[str, OptionValue] = {"bank": "minimal"} | ({"heads": None} if options.get("heads") is not None else {})
+    dtype, bank, rpe = options.get("dtype", "exact"), options.get("bank"), options.get("rpe", "lin")
+    freed: dict[str, OptionValue] = {"heads": None} if options.get("heads") is not None else {}
     if max(max(target.occurring(k)) for k in range(len(target.memories))) > MAX_LAG:
         return
     if dtype == "exact":
-        yield from (minimal for _ in range(options.get("bank", "minimal") != "minimal"))
+        yield from ({"bank": "minimal", **freed} for _ in range(bank not in (None, "minimal")))
         return
-    machine: dict[str, OptionValue] = minimal if options.get("bank", "minimal") != "minimal" else {}
+    machine: dict[str, OptionValue] = {}
+    if bank in ("paper", "tuned"):
+        machine = {"bank": "balanced" if rpe == "lin" else "minimal", **freed}
     if options.get("rounding", "ideal") != "ideal":
         machine = {**machine, "rounding": "ideal"}
-    tmx: dict[str, OptionValue] = {"attention": "tmx"} if options.get("attention", "dp") == "dp" and options.get("rpe") == "log" else {}
+    tmx: dict[str, OptionValue] = {"attention": "tmx"} if options.get("attention") == "dp" and rpe == "log" else {}
     if machine or tmx:
         yield {**machine, **tmx}
-    if options.get("rpe") == "log":
-        yield {**machine, "rpe": "lin"}
+    fitted: dict[str, OptionValue] = {**machine, "bank": "balanced"} | ({"rpe": "lin"} if rpe == "log" else {})
+    if bank == "minimal" or rpe == "log":
+        yield fitted
     if dtype == "float32":
         yield {**machine, **tmx, "dtype": "float64"}
-    yield {"dtype": "exact"}
+        if bank == "minimal" or rpe == "log":
+            yield {**fitted, "dtype": "float64"}
+    yield {"dtype": "exact", **({"bank": "minimal"} if bank == "balanced" else {})}
 
 
 def _kernel_candidates(target: Any, options: Options, goal: float) -> Candidates:
@@ -185,9 +194,21 @@ def _coupling_candidates(target: Any, options: Options, goal: float) -> Candidat
         yield {**freed, "dtype": "exact"}
 
 
+def _sequence_candidates(target: Any, options: Options, goal: float) -> Candidates:
+    dtype = options.get("dtype", "exact")
+    if options.get("code", "scalar") != "scalar":
+        yield {"code": "scalar"}
+    if dtype == "float32":
+        yield {"dtype": "float64"}
+    if dtype != "exact":
+        yield {"dtype": "exact"}
+
+
 _CANDIDATES: dict[str, Callable[[Any, Options, float], Candidates]] = {
     "fixed": _fixed_candidates,
     "adaptive": _adaptive_candidates,
     "kernel": _kernel_candidates,
     "coupling": _coupling_candidates,
+    "sequence": _sequence_candidates,
+    "points": _coupling_candidates,
 }

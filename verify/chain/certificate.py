@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from flint import arb
 
 from analyzer.errors import InputError, OptionValue, Remedy
-from analyzer.notebooks import html_of
+from analyzer.notebooks import drawn, html_of
 from analyzer.numbers.exact import decimal_above, decimal_below, upper
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class Part:
     def holds(self) -> bool:
         return self.certified <= self.bound
 
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
 
 class Unmatched(AssertionError):
     """A certificate and its proof speak of different lemmas: a mistake in our code, never in the input."""
@@ -88,9 +92,62 @@ def better_than_constant(bound: float, trivial: float, **options: OptionValue) -
     return ({"error": float(f"{trivial / 2:.1g}"), **options},)
 
 
+@dataclass(frozen=True)
+class Margin:
+    """How far decisions between the `values` of a target are from changing, over all sequences of letters.
+
+    `certified` is a lower bound, −∞ where nothing is known, and `witness` the margin at the last letter of `worst`, a sequence that was
+    run, rounded up. `sequences` words were gone through, which stand for what `over` says; None if none were, for a `reason`.
+    """
+
+    rule: str
+    values: tuple[float, ...]
+    certified: float
+    witness: float
+    worst: tuple[Any, ...]
+    sequences: int | None
+    over: str
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """right: all decisions are; refuted: that at `worst` is wrong; undecided."""
+        if not self.witness > 0:
+            return "refuted"
+        return "right" if self.certified > 0 else "undecided"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The key `margin` in the JSON of `lemmaformer verify`."""
+        return {
+            "verdict": self.verdict,
+            "certified": finite(self.certified),
+            "witness": finite(self.witness),
+            "counterexample": list(self.worst) if self.verdict == "refuted" else None,
+            "sequences": self.sequences,
+            "over": self.over or None,
+            "rule": self.rule,
+            "values": list(self.values),
+            "advice": self.advice,
+        }
+
+    @property
+    def advice(self) -> str:
+        """What is known, and from what."""
+        match self.verdict:
+            case "refuted":
+                return f"wrong at the last letter of {', '.join(map(str, self.worst))}"
+            case "right":
+                return self.reason or f"at all sequences of {self.over}"
+        return self.reason or f"no decision was found wrong, but enclosures are too wide to exclude one at sequences of {self.over}"
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified.
+    """witness is rounded down, certified and bound are rounded up; rounding is the floating-point share of certified, None where a float
+    network is certified as the exact function of its weights and roundings are not counted.
 
     `trivial` is the error of the best constant output (from below), `least_heads` what the lag law asks for (None where it does not
     apply). `conditions` are needed by the proof but unstated in the paper; they are shown, and a fault says if one is indispensable.
@@ -102,7 +159,7 @@ class Certificate:
     witness_input: str
     certified: float
     bound: float
-    rounding: float
+    rounding: float | None
     trivial: float
     least_heads: int | None
     parts: tuple[Part, ...]
@@ -114,6 +171,8 @@ class Certificate:
     details: dict[str, Any] = field(default_factory=dict)
     """What a theorem has to say beyond the chain, as plain data."""
     remedies: tuple[Remedy, ...] = ()
+    margin: Margin | None = None
+    """Of decisions, where it was asked for."""
 
     def __repr__(self) -> str:
         witness = f"witness {decimal_below(self.witness, 3)}"
@@ -122,7 +181,7 @@ class Certificate:
         certified, bound = (decimal_above(value, 3) if math.isfinite(value) else "∞" for value in (self.certified, self.bound))
         sign = "≤" if self.witness <= self.certified <= self.bound else ","
         chain = f"{witness} {sign} certified {certified} {sign} bound {bound}".replace(" ,", ",")
-        return f"<Certificate {self.theorem}: {self.verdict.value}, {chain}>"
+        return f"<Certificate {self.theorem}: {self.verdict.value}, {chain}{'' if self.norm == 'sup' else ' in mean square'}>"
 
     @property
     def verdict(self) -> Verdict:
@@ -139,12 +198,26 @@ class Certificate:
         return "uncertified" not in self.details and self.bound >= self.trivial
 
     @property
+    def norm(self) -> str:
+        """sup: errors are worst cases; mean-square: they are E|error|² over random tokens."""
+        return str(self.details.get("norm", "sup"))
+
+    @property
     def holds(self) -> bool:
-        """Whether nothing is violated."""
-        return self.verdict is not Verdict.VIOLATED
+        """Whether nothing is violated, nor a decision refuted."""
+        return self.verdict is not Verdict.VIOLATED and (self.margin is None or self.margin.verdict != "refuted")
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nothing is violated, but decisions were asked for and are neither certified nor refuted."""
+        return self.holds and self.margin is not None and self.margin.verdict == "undecided"
 
     def _repr_html_(self) -> str | None:
         return html_of(self)
+
+    def draw(self, path: str | Path) -> Self:
+        """The same with its figure written as a .pdf, .svg or .png file: witness ≤ certified ≤ bound, part by part."""
+        return replace(self, details={**self.details, "figure": drawn(self, path)})
 
     @property
     def advice(self) -> str:
@@ -166,9 +239,11 @@ class Certificate:
             case Verdict.MEASURED:
                 return f"{self.details['uncertified']}; the error is measured on random sequences only, {self.witness:.3g} at least"
             case Verdict.VACUOUS:
-                return f"certified to {self.certified:.3g}: in the worst case no better than a constant output ({self.trivial:.3g})"
+                how = "in the worst case" if self.norm == "sup" else "in mean square"
+                return f"certified to {self.certified:.3g}: {how} no better than a constant output ({self.trivial:.3g})"
             case Verdict.HOLDS if "arithmetic" in self.details:
-                return f"the worst case of these weights is certified ({self.details['arithmetic']}); no theorem promises it"
+                what = "worst case" if self.norm == "sup" else "mean square"
+                return f"the {what} of these weights is certified ({self.details['arithmetic']}); no theorem promises it"
             case Verdict.HOLDS if self.bound_vacuous:
                 return (
                     f"the bound {self.bound:.3g} is no better than a constant output ({self.trivial:.3g}), though the network is certified "
@@ -204,7 +279,8 @@ class Certificate:
 
     def _extras(self) -> dict[str, Any]:
         conditions = [{"name": c.name, "value": finite(c.certified), "limit": finite(c.bound), "holds": c.holds} for c in self.conditions]
-        return ({"conditions": conditions} if conditions else {}) | self.details
+        decided = {} if self.margin is None else {"margin": self.margin.as_dict()}
+        return ({"conditions": conditions} if conditions else {}) | self.details | decided
 
     def chain(self) -> dict[str, Any]:
         """The claims that a bundle's card carries."""
@@ -212,6 +288,6 @@ class Certificate:
             "witness": self.witness,
             "certified": finite(self.certified),
             "bound": finite(self.bound),
-            "rounding": self.rounding,
+            "rounding": self.rounding or 0.0,
             "verdict": self.verdict.value,
         }

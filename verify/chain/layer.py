@@ -100,7 +100,7 @@ class LayerRules:
 
 
 @dataclass(frozen=True)
-class _Stream:
+class DeliveredStream:
     """The residual stream û after attention, coordinate by coordinate."""
 
     errors: list[arb]
@@ -122,7 +122,7 @@ class _Stream:
         return [radius.upper().max(b) for radius, b in zip(spared, self.box(), strict=True)]
 
 
-def _delivered(network: Transformer, target: LayerTarget, directions: _Directions) -> _Stream:
+def _delivered(network: Transformer, target: LayerTarget, directions: _Directions) -> DeliveredStream:
     """The stream from the kernels' norms, and what the executor's rounding does to it."""
     layer, reach = directions.layer, target.radii()
     with working_precision(layer.bits):
@@ -132,10 +132,10 @@ def _delivered(network: Transformer, target: LayerTarget, directions: _Direction
         norms = [directions.total(u, error=False) + o for u, o in zip(units, offsets, strict=True)]
         sizes = [norm.upper().min((r + e).upper()) for norm, e, r in zip(norms, errors, reach, strict=True)]
     if network.dtype == "exact":
-        return _Stream(errors, sizes, [arb(0)] * len(sizes), arb(0))
+        return DeliveredStream(errors, sizes, [arb(0)] * len(sizes), arb(0))
     with working_precision(FFN_BITS):
         readout_rounding, slack = evaluation_error(network, layer, sizes)
-    return _Stream(errors, sizes, slack, readout_rounding)
+    return DeliveredStream(errors, sizes, slack, readout_rounding)
 
 
 def _units(target: LayerTarget) -> list[tuple[fmpq, ...]]:
@@ -147,7 +147,7 @@ def _units(target: LayerTarget) -> list[tuple[fmpq, ...]]:
 def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rules: LayerRules) -> Certificate:
     """The chain of a network with one dp-free layer, from its stored weights."""
     start = time.perf_counter()
-    _check_layout(network, target, rules.theorem)
+    check_layout(network, target, rules.theorem)
     layer, readout = fuse(network), target.readout
     rpe: Rpe = "lin" if layer.rpe[0] == "lin" else "log"
     faults: list[str] = []
@@ -191,6 +191,45 @@ def certify(network: Transformer, target: LayerTarget, bank: str, ffn: str, rule
     )
 
 
+@dataclass(frozen=True)
+class ReadOutSteps:
+    """What moves the output, tokens in [−1, 1]: it is off by at most `readout` + `rounding` + Σ slope |direction·(û − u)|, and as well by
+    `readout` + `rounding` + Σ_k lipschitz_k max_{j in slot k} |û_j − u_j|."""
+
+    readout: arb
+    """sup |F − f| on the box of what is delivered."""
+    rounding: arb
+    slopes: list[tuple[arb, tuple[fmpq, ...]]]
+    """Slope and direction of the affine part and of every ridge."""
+    lipschitz: list[arb]
+
+
+def read_out_steps(network: Transformer, target: LayerTarget, name: str) -> ReadOutSteps:
+    """The steps from the stream to the output of a network with one dp-free layer, as theorem `name` writes it."""
+    check_layout(network, target, name)
+    readout, directions = target.readout, _Directions(target, fuse(network))
+    stream = _delivered(network, target, directions)
+    with working_precision(FFN_BITS):
+        box = stream.box()
+        hull = [b.max(r) for b, r in zip(box, target.radii(), strict=True)]
+        lipschitz = readout.lipschitz(hull)
+        moved = [lip * maximum([stream.slack[j] for j in readout.slot(k)]) for k, lip in enumerate(lipschitz)]
+        slopes = list(zip(_slopes(readout, hull), _rows(readout), strict=True))
+        return ReadOutSteps(readout_error(readout, _neurons(network), box), sum(moved, stream.readout_rounding), slopes, lipschitz)
+
+
+def delivered_stream(network: Transformer, target: LayerTarget, name: str) -> tuple[FusedLayer, DeliveredStream]:
+    """The fused layer of a network with one dp-free layer, and the stream that it delivers."""
+    check_layout(network, target, name)
+    layer = fuse(network)
+    return layer, _delivered(network, target, _Directions(target, layer))
+
+
+def _slopes(readout: ReadOut, hull: list[arb]) -> list[arb]:
+    """The largest slopes on the hull, along the rows."""
+    return [arb(1), *(abs(arb(r.scale)) * r.profile.slope(*r.span(hull)) for r in readout.ridges)]
+
+
 def _better(bank: str, ffn: str, rules: LayerRules) -> dict[str, OptionValue]:
     """Sizes follow from the error; the bank is the best one, unless the bank has no rate to be bad at."""
     options: dict[str, OptionValue] = {"heads": None}
@@ -201,7 +240,8 @@ def _better(bank: str, ffn: str, rules: LayerRules) -> dict[str, OptionValue]:
     return options
 
 
-def _check_layout(network: Transformer, target: LayerTarget, name: str) -> None:
+def check_layout(network: Transformer, target: LayerTarget, name: str) -> None:
+    """Refuse networks whose stream is not (x0, memories), or that have more than one layer or output."""
     expected = (target.readout.coordinates, target.dim)
     if tuple(network.embedding.shape) != expected:
         raise InputError(f"the embedding has shape {tuple(network.embedding.shape)}; {name} for this target has {expected}")
@@ -275,8 +315,7 @@ def _ridgewise(readout: ReadOut, directions: _Directions, hull: list[arb]) -> ar
         offsets = [abs(arb(o)) for o in layer.offset]
         shift = [sum((abs(arb(w)) * o for w, o in zip(row, offsets, strict=True)), arb(0)) for row in _rows(readout)]
         norms = [directions.total(row) + s for row, s in zip(_rows(readout), shift, strict=True)]
-    slopes = [arb(1), *(abs(arb(r.scale)) * r.profile.slope(*r.span(hull)) for r in readout.ridges)]
-    return sum((slope * norm for slope, norm in zip(slopes, norms, strict=True)), arb(0))
+    return sum((slope * norm for slope, norm in zip(_slopes(readout, hull), norms, strict=True)), arb(0))
 
 
 def _rows(readout: ReadOut) -> list[tuple[fmpq, ...]]:
@@ -325,6 +364,12 @@ def _candidates(target: LayerTarget, layer: FusedLayer, directions: _Directions)
                 changed[places] = np.array(corner)[:, None]
                 result.append(changed[::-1])
     return result[: 4 * MAX_CORNERS]
+
+
+def sign_sequences(network: Transformer, target: LayerTarget) -> list[np.ndarray]:
+    """Token arrays (N, d) at which a witness is looked for; for affine read-outs the first attains the norm, but for tokens before it."""
+    layer = fuse(network)
+    return _candidates(target, layer, _Directions(target, layer))
 
 
 def _sign(value: arb) -> int:

@@ -127,7 +127,11 @@ class Arithmetic:
 
 @cache
 def exponential_error(dtype: str) -> arb:
-    """Relative error of `constructions.network.exponential.exp` on [−X, 0]: range reduction, Horner step by step, truncation."""
+    """Relative error of `constructions.network.exponential.exp` on [−X, X]: range reduction, Horner step by step, truncation.
+
+    All bounds are of absolute values, |x| ≤ X and |n| ≤ X/ln 2 + 1, so the sign of x does not matter. The last product, by 2ⁿ, is exact:
+    e^r lies between 2^{−0.6} and 2^{0.6}, and 2ⁿ times it between the least normal and the largest number.
+    """
     u, tiny = arb(UNIT[dtype]), arb(SMALLEST[dtype])
     _, high, _, coefficients = constants(dtype)
     with working_precision(128):
@@ -240,10 +244,10 @@ def _head_outputs(
     """Every head's mixed value coordinates, in the order of the heads."""
     values = [[arithmetic.dot(list(row), given) for row in head] for head in to_exact(attention.value)]
     if constants["taps"].shape[1] == 0 and not set(attention.rpe) <= {"lin"}:
-        slow = "a log head falls so slowly" if attention.table is None else "a table of biases is so long"
+        slow = "a table of biases is so long" if attention.table is not None else f"a {attention.rpe[-1]} head falls so slowly"
         raise Refusal(f"{slow} that it runs by FFT, whose rounding is not certified")
     ratio, gain, taps = (to_exact(constants[name]) for name in ("ratio", "gain", "taps"))
-    place = {h: k for kind in ("lin", "log", "table") for k, h in enumerate(attention.heads_of(kind))}
+    place = {h: k for kind in ("lin", "log", "table", "kerple") for k, h in enumerate(attention.heads_of(kind))}
     outputs = []
     for h, kind in enumerate(attention.rpe):
         k = place[h]

@@ -7,13 +7,18 @@ Sampled, over the same random sequences for every network, at positions whose la
 * probes: R² of a linear map from the stream after an attention to a memory (or an adaptive lag), fitted on the first half of the sequences
   and measured on the other.
 
-Certified, where a certificate exists: the worst-case error over all tokens, of one dp-free layer by `verify.layers.dp_free` whatever its
-origin, else of a constructed network by the certificate of its theorem. The witness is the largest error known for certain: where a sample
-shows more than the certificate's own witness, it is evaluated again in the certificate's arithmetic, the target in balls, and rounded down.
+Certified, where a certificate exists: the worst-case error over all tokens, whatever a network's origin, of one dp-free layer by
+`verify.layers.dp_free`, of any network on a finite alphabet by `verify.layers.all_sequences` where all sequences can be gone through; else
+of a constructed network by the certificate of its theorem, of others on an alphabet layer by layer. The witness is the largest error known
+for certain: where a sample shows more than the certificate's own witness, it is evaluated again in the certificate's arithmetic, the target
+in balls, and rounded down.
 (The certificate of a finite window speaks of one position; samples at others are no witnesses.)
 
-Decays are read as half-lives ln 2/p of lin heads, exponents p of log heads, and the heaviest distance of table heads. Heads whose values or
-outputs are all 0 are off and do not count.
+Beside the mean square errors of networks that are linear in the tokens stands a floor that no decays and weights of so many heads can beat
+(`verify.theorems.floors`); a sampled mean square further below it than sampling explains is a fault.
+
+Decays are read as half-lives ln 2/p of lin heads, exponents p of log and kerple heads, and the heaviest distance of table heads. Heads
+whose values or outputs are all 0 are off and do not count.
 """
 
 import math
@@ -40,8 +45,20 @@ from constructions.run.stream import attended, batches
 from verify.bundles.claims import verify_bundle
 from verify.chain.certificate import Verdict, finite
 from verify.chain.layer import FFN_BITS
-from verify.layers import dp_free
-from verify.theorems.no_theorem import CANDIDATES, DP_FREE, trained_length
+from verify.layers import all_sequences, dp_free
+from verify.layers.softmax import certificate as softmax
+from verify.theorems.floors import contradicted, floor_of
+from verify.theorems.no_theorem import (
+    ALL_SEQUENCES,
+    CANDIDATES,
+    DP_FREE,
+    LAYER_BY_LAYER,
+    SOFTMAX,
+    LearntError,
+    learnt_error,
+    trained_length,
+    whole_error,
+)
 
 COUNTING_RULE = (
     "parameters: every entry of every stored array (embedding and its bias, decays, W_V, W_O, W_Q, W_K, pointers, tables, B, c, A)"
@@ -125,7 +142,8 @@ def derived_length(target: Target, networks: Sequence[Transformer]) -> int:
 
 
 def _reach(attention: Attention) -> float:
-    """Tokens that hold all but 2^-10 of every head's weight: 2^{−s/(half-life)}, or ζ(p, s+1)/ζ(p) ≤ s^{1−p}, or the table."""
+    """Tokens that hold all but 2^-10 of every head's weight: 2^{−s/(half-life)}, or ζ(p, s+1)/ζ(p) ≤ s^{1−p}, which is (1+rs)^{1−p} for
+    kerple heads, or the table; steps of a stride are that much longer."""
     decays, reach = _floats(attention.decay), 0.0
     for h in _active(attention):
         match attention.rpe[h]:
@@ -133,9 +151,12 @@ def _reach(attention: Attention) -> float:
                 reach = max(reach, HALVINGS * math.log(2) / decays[h])
             case "log":
                 reach = max(reach, LONGEST if decays[h] <= 1 else 2 ** min(HALVINGS / (decays[h] - 1), math.log2(LONGEST)))
+            case "kerple":
+                fallen = 2 ** min(HALVINGS / (decays[h] - 1), math.log2(LONGEST))
+                reach = max(reach, LONGEST if decays[h] <= 1 else fallen / _floats(attention.rate)[h])
             case "table":
                 reach = max(reach, attention.table.shape[1])
-    return min(reach, LONGEST)
+    return min(reach * attention.stride, LONGEST)
 
 
 def sequences_of(target: Target, protocol: ComparisonProtocol) -> np.ndarray:
@@ -162,7 +183,11 @@ def _column(
         "decays": [decays_of(layer.attention) for layer in network.layers],
     }
     seen, where = _certain(bundle, target, found, protocol.first, tokens, outputs, wanted)
-    column["faults"] = _faults(column, seen)
+    column["faults"] = _faults(column, seen, _everywhere(network, found["by"], protocol.length))
+    floor = floor_of(network, target, protocol.tokens, protocol.first, protocol.length)
+    column |= {"mean_square_floor": floor.value, "mean_square_floor_reason": floor.reason}
+    if contradicted(floor.value, ((outputs - wanted) ** 2).mean(axis=1)):
+        column["faults"].append(f"the sampled mean square error is below {floor.value:.6g}, which no {floor.heads} heads can beat")
     if found["witness"] is not None and found["witness"] < seen <= _limit(found):
         found |= {"witness": seen, "witness_input": where}
     kernel, memories = None, target.as_memory_target
@@ -219,37 +244,51 @@ def _sampled(outputs: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
 
 def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     """witness ≤ worst-case error ≤ certified and by whom, or why there is none."""
-    length = _last_of(bundle)
-    layered = target.as_layer_target
-    reason = f"no certificate for {target.plural} from weights alone" if layered is None else _unsuited(bundle.network, length)
-    if layered is not None and reason is None:
-        try:
-            found = dp_free.layer_error(bundle.network, layered, seed=seed, length=length)
-            lettered = target.alphabet is not None
-            return {
-                "by": DP_FREE,
-                "witness": None if lettered else found.witness,  # its tokens need not be letters
-                "certified": finite(found.certified),
-                "rounding": found.rounding,
-                "arithmetic": found.arithmetic,
-                "trivial": found.trivial,
-                "witness_input": None if lettered else found.witness_input,
-                "over": "tokens in [-1, 1]" if length is None else f"tokens in [-1, 1], at the last of {length}",
-                "reason": None,
-            }
-        except LemmaformerError as error:
-            reason = str(error)
+    length, lettered = _last_of(bundle), target.alphabet is not None
+    try:
+        return _by_weights(whole_error(bundle.network, target, length, seed))
+    except LemmaformerError as error:
+        reason = str(error)
     if origin_of(bundle.card) == "constructed" and bundle.card.get("theorem") is not None:
         if target_from_dict(bundle.card.get("target"), "card.json").describe() == target.describe():
             return _by_theorem(bundle, target)
         reason = f"{reason}; the card's theorem speaks of another target"
+    if lettered:
+        try:
+            return _by_weights(learnt_error(bundle.network, target, length, seed))
+        except LemmaformerError as error:
+            reason = str(error)
     keys = ("by", "witness", "certified", "rounding", "arithmetic", "trivial", "witness_input", "over")
     return {**dict.fromkeys(keys), "reason": reason}
 
 
+def _by_weights(found: LearntError) -> dict[str, Any]:
+    return {
+        "by": found.by,
+        "witness": found.witness,
+        "certified": finite(found.certified),
+        "rounding": found.rounding,
+        "arithmetic": found.arithmetic,
+        "trivial": found.trivial,
+        "witness_input": found.witness_input,
+        "over": found.over,
+        "reason": None,
+    }
+
+
 def _last_of(bundle: Bundle) -> int | None:
-    """The length of the arrays that the certificate of a finite window speaks of, at their last token; None for other windows."""
-    return trained_length(bundle.card) if bundle.network.layers[0].attention.window == "finite" else None
+    """The length of the arrays that the certificate of a finite or full window speaks of, at their last token; None for infinite ones."""
+    windows = {layer.attention.window for layer in bundle.network.layers}
+    return trained_length(bundle.card) if windows != {"infinite"} else None
+
+
+def _everywhere(network: Transformer, by: str | None, length: int) -> bool:
+    """Whether a certificate from weights that counts roundings speaks of every settled position of arrays of so many tokens."""
+    if by == SOFTMAX:
+        return network.layers[0].attention.window == "infinite" and length <= softmax.RUN
+    if by == LAYER_BY_LAYER:
+        return all(layer.attention.window == "infinite" for layer in network.layers) and length <= all_sequences.LONGEST
+    return by != ALL_SEQUENCES or all(layer.attention.table is not None for layer in network.layers)
 
 
 def _limit(found: dict[str, Any]) -> float:
@@ -265,8 +304,10 @@ def _certain(
     errors = np.abs(outputs - wanted)
     covered = np.isfinite(errors) & (errors > found["witness"])
     length = _last_of(bundle)
-    if length is not None and found["by"] == DP_FREE:
+    if length is not None and found["by"] in (DP_FREE, SOFTMAX, ALL_SEQUENCES, LAYER_BY_LAYER):
         covered &= np.arange(first, tokens.shape[1]) == length - 1
+        if any(layer.attention.window == "full" for layer in bundle.network.layers):
+            covered &= tokens.shape[1] == length
     best, where = 0.0, ""
     for place in np.argsort(np.where(covered, errors, -1), axis=None)[::-1][: min(CANDIDATES, int(covered.sum()))]:
         row, column = (int(i) for i in np.unravel_index(place, errors.shape))
@@ -290,18 +331,19 @@ def _certain_error(network: Transformer, target: Target, found: dict[str, Any], 
 
 def _exact_output(network: Transformer, target: Target, by: str, tokens: np.ndarray, t: int) -> arb | None:
     """ŷ_t in balls, as the certificate's own room evaluates it; one dp-free layer where it says nothing."""
-    room = dp_free if by == DP_FREE else sys.modules[THEOREMS[by].verified_by().__module__]
+    rooms = {DP_FREE: dp_free, SOFTMAX: all_sequences, ALL_SEQUENCES: all_sequences, LAYER_BY_LAYER: all_sequences}
+    room = rooms.get(by) or sys.modules[THEOREMS[by].verified_by().__module__]
     evaluate: Callable[[Transformer, Target, np.ndarray, int], arb | None] = getattr(room, "output_at", dp_free.output_at)
     return evaluate(network, target, tokens, t)
 
 
 def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
-    found = verify_bundle(bundle)
+    found = verify_bundle(bundle, norm="sup")
     return {
         "by": found.theorem,
         "witness": found.witness,
         "certified": finite(found.certified),
-        "rounding": finite(found.rounding),
+        "rounding": None if found.rounding is None else finite(found.rounding),
         "arithmetic": found.dtype,
         "trivial": finite(found.trivial),
         "witness_input": found.witness_input,
@@ -310,21 +352,9 @@ def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
     }
 
 
-def _unsuited(network: Transformer, length: int | None) -> str | None:
-    """Why the certificate of one dp-free layer does not apply, or None."""
-    attention = network.layers[0].attention
-    if len(network.layers) > 1:
-        return f"no certificate for {len(network.layers)} layers from weights alone"
-    if attention.kind != "dp-free":
-        return f"no certificate for {attention.kind} attention"
-    if attention.window != "infinite" and length is None:
-        return f"no certificate for a {attention.window} window without the length of its training"
-    return None
-
-
-def _faults(column: dict[str, Any], seen: float) -> list[str]:
+def _faults(column: dict[str, Any], seen: float, everywhere: bool) -> list[str]:
     """What contradicts the certificate: a witness or a sampled error above it (`seen`: one that is certain), or the certificate's own
-    faults."""
+    faults. Samples count where it speaks of all of them (`everywhere`)."""
     found, worst = column["certificate"], column["sampled"]["overall"]["max"]
     if found["by"] is None:
         return []
@@ -333,7 +363,7 @@ def _faults(column: dict[str, Any], seen: float) -> list[str]:
         return faults
     if found["witness"] is not None and not found["witness"] <= found["certified"]:
         faults.append(f"the witness {found['witness']:.6g} exceeds the certified error {found['certified']:.6g}")
-    counted = found["rounding"] is not None  # a certificate of the weights alone says nothing about a run in floats
+    counted = everywhere and found["rounding"] is not None  # a certificate of the weights alone says nothing about a run in floats
     if counted and not (worst is not None and worst <= found["certified"] * (1 + EVALUATION) + EVALUATION):
         size = "that is not finite" if worst is None else f"of {worst:.6g}"
         faults.append(f"a sampled error {size} exceeds the certified error {found['certified']:.6g}")
@@ -354,11 +384,12 @@ def _active(attention: Attention) -> list[int]:
 
 
 def decays_of(attention: Attention) -> dict[str, Any]:
-    """Half-lives of lin heads, exponents of log heads, both increasing; of table heads the distance with the most weight, and its share."""
+    """Half-lives of lin heads in tokens, exponents of log and kerple heads, both increasing; of table heads the distance with the most
+    weight, and its share."""
     decays, active = _floats(attention.decay), _active(attention)
     found: dict[str, Any] = {
-        "half_lives": sorted(math.log(2) / float(decays[h]) for h in active if attention.rpe[h] == "lin"),
-        "exponents": sorted(float(decays[h]) for h in active if attention.rpe[h] == "log"),
+        "half_lives": sorted(attention.stride * math.log(2) / float(decays[h]) for h in active if attention.rpe[h] == "lin"),
+        "exponents": sorted(float(decays[h]) for h in active if attention.rpe[h] in ("log", "kerple")),
         "tables": [],
     }
     if attention.table is not None:
@@ -386,7 +417,9 @@ def decays_off(reference: Transformer, network: Transformer) -> dict[str, Any] |
 
 
 def _decays(network: Transformer, kind: str) -> np.ndarray:
-    found = [_floats(a.decay)[[h for h in _active(a) if a.rpe[h] == kind]] for a in (layer.attention for layer in network.layers)]
+    """Decays of heads of one type; those of lin heads per token, whatever their stride."""
+    attentions = [layer.attention for layer in network.layers]
+    found = [_floats(a.decay)[[h for h in _active(a) if a.rpe[h] == kind]] / (a.stride if kind == "lin" else 1) for a in attentions]
     return np.sort(np.concatenate(found))
 
 

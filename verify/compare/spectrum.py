@@ -23,13 +23,14 @@ m = 1, 2, …: the relative squared error of the best head of dimension m.
 Everything here is computed in float64 from samples: it describes the data at hand and encloses nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from analyzer.errors import InputError
+from constructions.files.models.parts import Logits
 from constructions.files.scores import Scores
 
 ENERGY = 0.99
@@ -146,6 +147,22 @@ def coupling_spectra(queries: np.ndarray, keys: np.ndarray) -> tuple[LogitSpectr
 
 def spectra(scores: Scores, layer: int, inputs: np.ndarray) -> list[HeadSpectrum]:
     """The heads of one layer on what it reads, inputs (N, D) or (batch, N, D); tokens that are not finite are left out."""
+
+    def factors(head: int, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        queries = tokens @ scores.query[head].T + scores.query_bias[head]
+        return queries, tokens @ scores.key[head].T + scores.key_bias[head]
+
+    return _spectra(scores, layer, inputs, factors)
+
+
+def model_spectra(logits: Logits, inputs: np.ndarray) -> list[HeadSpectrum]:
+    """The heads of a layer of a published model, with its factor and whatever it does to queries and keys, on what the layer reads."""
+    return _spectra(logits.scores, logits.layer, inputs, logits.factors)
+
+
+def _spectra(
+    scores: Scores, layer: int, inputs: np.ndarray, factors: Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+) -> list[HeadSpectrum]:
     heads, dk, width = scores.query.shape
     name = scores.name[:60]
     if inputs.ndim not in (2, 3) or inputs.shape[-1] != width:
@@ -160,8 +177,7 @@ def spectra(scores: Scores, layer: int, inputs: np.ndarray) -> list[HeadSpectrum
     result = []
     for head in range(heads):
         with np.errstate(over="ignore", invalid="ignore"):
-            queries = tokens @ scores.query[head].T + scores.query_bias[head]
-            keys = tokens @ scores.key[head].T + scores.key_bias[head]
+            queries, keys = factors(head, tokens)
         if not (np.isfinite(queries).all() and np.isfinite(keys).all()):
             raise InputError(f"{name}, head {head}: queries or keys are not finite numbers in float64")
         plain, centred = coupling_spectra(queries, keys)
@@ -169,10 +185,10 @@ def spectra(scores: Scores, layer: int, inputs: np.ndarray) -> list[HeadSpectrum
     return result
 
 
-def describe(source: str, found: Sequence[HeadSpectrum], given: int, note: str) -> dict[str, Any]:
+def describe(source: str, found: Sequence[HeadSpectrum], given: int, note: str, tokens: str = "the given tokens") -> dict[str, Any]:
     """The findings as data; `given`: tokens in the input, some of which a network may have made infinite."""
     lost = given - min(head.tokens for head in found)
-    remarks = ["sampled: computed in float64 from the given tokens, not certified", note]
+    remarks = [f"sampled: computed in float64 from {tokens}, not certified", note]
     if lost:
         remarks.append(f"{lost} tokens at which the stream is not finite are left out")
     return {"source": source, "tokens": given, "note": "; ".join(filter(None, remarks)), "heads": [head.as_dict() for head in found]}

@@ -1,6 +1,6 @@
 """Published experiments repeated, and the demo.
 
-May import from `verify.compare` and `verify.limits` and what lies below them.
+May import from `verify.compare` and what lies below it.
 """
 
 from analyzer.ranges import check_range

@@ -50,7 +50,10 @@ KNOTS = 64
 COUPLING = CouplingTarget(16, parse_coupling("-4*(u-v)**2"), parse_formula("x", ("x",), "f"), parse_formula("y", ("y",), "F"))
 """Tokens attend to those that are close: a coupling of rank 3, and of rank 2 for softmax."""
 BITS = {"bfloat16": 8, "float32": 24, "float64": 53}
-BUNDLES = ("network", "adaptive", "long_lag", "coupling")
+CLAIMS = ("e <= 3*T**2/H", "e <= T/H")
+"""One that is true of tuned banks on the grid below, and one that is not."""
+CLAIM_SIZES = ("T=1:4", "H=8,16,32")
+BUNDLES = ("network", "adaptive", "long_lag", "coupling", "counterexample")
 NUMBERS = ("kernel.csv", "error_against_heads.csv", "heads_against_lag.csv")
 FIGURE = "figure.png"
 SEQUENCE = (1, -1, -1, 1, 1, -1, 1, -1, -1, 1)

@@ -6,7 +6,9 @@ places, is minimised by Adam in float32: no batch, no noise. Runs differ in head
 start at a bank that is nearly the best for float32 (`verify.limits.pairs.lag_limit`) and go on at a small rate. What is judged is the
 stored float32 network: its worst-case error e = ‖κ − 1_T‖₁ (`verify.experiments.layer_bounds`).
 
-Two lower bounds hold for that layer, whatever training did: (i) by its heads, (ii) by the size of its weights (`layer_bounds`).
+Two lower bounds hold for that layer, whatever training did: (i) by its heads, (ii) by the size of its weights (`layer_bounds`). Its mean
+square error for tokens of variance 1, ‖κ − 1_T‖₂², has a floor of its own: the optimum over all decays (`verify.limits.mean_square`), for
+several linear layers with all their heads.
 
 Several layers. *linear*: attention and residual only; κ is a product of rational functions with L·H poles in all, so e ≥ 1 if L·H ≤ T − 1
 (the Hankel argument of the lag law); (ii) does not apply. *relu*: feed-forward networks between the layers, trained on fresh uniform
@@ -38,6 +40,7 @@ from constructions.training.recipes import Shape, TrainingRecipe
 from verify.experiments import check_lags, layer_bounds
 from verify.experiments.layer_bounds import DECAY_BITS, UNIT_32, Measured
 from verify.limits import pairs as limits
+from verify.limits.mean_square import lag_floor
 
 ID = "horizon"
 WINDOW = 128
@@ -170,7 +173,8 @@ def bank_network(bank: PricedBank, padded: int = 0) -> Transformer:
 class Run:
     """One trained network: e ≤ `error`, what it cannot fall below, the size of its weights, and how it was trained.
 
-    `sampled`: e was only sampled; `before`: the error at the start, for runs that started at a constructed bank.
+    `sampled`: e was only sampled; `before`: the error at the start, for runs that started at a constructed bank; `square`: the mean square
+    error, beside its `floor`.
     """
 
     kind: str
@@ -188,11 +192,18 @@ class Run:
     rounding: float | None = None
     sampled: bool = False
     before: float | None = None
+    square: float | None = None
+    floor: float | None = None
 
     @property
     def beats_its_bound(self) -> bool:
-        """Whether the error is certainly below its lower bound: then the bound is wrong."""
-        return self.bound is not None and not self.error >= self.bound
+        """Whether the error, or the mean square error, is certainly below its lower bound: then the bound is wrong."""
+        return (self.bound is not None and not self.error >= self.bound) or self.beats_its_floor
+
+    @property
+    def beats_its_floor(self) -> bool:
+        """Whether the mean square error is certainly below its floor."""
+        return self.square is not None and self.floor is not None and self.square < self.floor
 
 
 @dataclass(frozen=True)
@@ -237,7 +248,8 @@ def judged(network: Transformer, lag: int, cell: HorizonCell, kind: str, loss: s
         return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, float("inf"), 0.0, None, None, before=before)
     bound = None if found.weights is None else layer_bounds.layer_bound(rpe, len(network.layers[0].attention.rpe), lag, found.weights)
     numbers = (found.most, found.least, bound, found.weights, layer_bounds.rounding_of(network))
-    return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, *numbers, before=before)
+    floor = None if found.square is None else lag_floor(lag, len(network.layers[0].attention.rpe), rpe)  # type: ignore[arg-type]
+    return Run(kind, rpe, lag, 1, cell.heads, loss, rate, cell.seed, *numbers, before=before, square=found.square, floor=floor)
 
 
 def one_layer(rpe: str, protocol: HorizonProtocol, report: Report | None = None) -> list[Run]:
@@ -308,7 +320,8 @@ def deep_linear(layers: int, protocol: HorizonProtocol, report: Report | None = 
                 found = Measured(0.0, float("inf"), None)
             bound = 1.0 if layers * cell.heads <= cell.lag - 1 else None
             entry = (cell.lag, layers, cell.heads, loss, rate, cell.seed, found.most, found.least, bound, None)
-            runs.append(Run("linear layers", "lin", *entry))
+            floor = None if found.square is None else lag_floor(cell.lag, layers * cell.heads, "lin")
+            runs.append(Run("linear layers", "lin", *entry, square=found.square, floor=floor))
     return runs
 
 
@@ -418,6 +431,8 @@ def describe(found: Run) -> dict[str, Any]:
         "rounding": found.rounding,
         "sampled": found.sampled,
         "error_before": found.before,
+        "mean_square": found.square,
+        "mean_square_floor": found.floor,
     }
 
 
@@ -435,7 +450,8 @@ def summary(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], most:
             few = best(found for found in here if found.kind == "random start" and found.heads < lag)
             enough = best(found for found in here if found.kind == "random start" and found.heads >= lag)
             built, after = (best(found for found in here if found.kind == kind) for kind in ("best bank", "best bank, trained on"))
-            parts = {"few_heads": few, "enough_heads": enough, "best_bank": built, "trained_on": after}
+            square = min((f for f in here if f.heads < lag and f.square is not None), key=lambda f: f.square or 0.0, default=None)
+            parts = {"few_heads": few, "few_heads_square": square, "enough_heads": enough, "best_bank": built, "trained_on": after}
             rows.append(
                 {"rpe": rpe, **limit[rpe][lag - 1]} | {name: None if found is None else describe(found) for name, found in parts.items()}
             )
@@ -458,6 +474,7 @@ def findings(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], hori
         if not wrong
         else f"{len(wrong)} of {len(bounded)} networks are below a certified lower bound: that bound is wrong"
     ]
+    result += _floor_findings(runs)
     if few is not None:
         result.append(f"with fewer heads than the lag the smallest error is {few.error:.6g} (lag law: at least 1)")
     for rpe, rows in limit.items():
@@ -471,6 +488,20 @@ def findings(runs: Sequence[Run], limit: dict[str, list[dict[str, float]]], hori
         f"below E_u of lin heads at {_spans(escaped)}, which does not speak of them"
     )
     return result
+
+
+def _floor_findings(runs: Sequence[Run]) -> list[str]:
+    """Mean square errors beside their floors."""
+    floored = [(found, found.square / found.floor) for found in runs if found.square is not None and found.floor]
+    if not floored:
+        return []
+    closest, ratio = min(floored, key=lambda pair: pair[1])
+    below = sum(found.beats_its_floor for found, _ in floored)
+    said = "none is" if not below else f"{below} are"
+    return [
+        f"mean squares: of {len(floored)} networks with fewer heads than the lag {said} below the floor; the closest is {ratio:.4g} times "
+        f"it, {closest.square:.4g} at lag {closest.lag} with {closest.layers * closest.heads} {closest.rpe} heads"
+    ]
 
 
 def _findings_of(rpe: str, runs: Sequence[Run], rows: Sequence[dict[str, float]], horizon: int, most: int) -> list[str]:

@@ -26,6 +26,7 @@ from analyzer.errors import InputError, Refusal
 from analyzer.kernels.l1_norms import TAIL_SHARE, l1_norm
 from analyzer.limits import budgeted_error
 from analyzer.limits.budgeted_error import Dual, PricedBank
+from analyzer.limits.mean_square import square_of
 from analyzer.limits.pi_law import best_pi_bound, rule
 from analyzer.numbers.exact import UNIT, lower, magnitude, upper, working_precision
 from constructions.banks.balanced import Balance
@@ -48,11 +49,15 @@ PLACES = (128, 512, 1024)
 
 @dataclass(frozen=True)
 class Measured:
-    """least ≤ ‖κ − 1_T‖₁ ≤ most of a stored layer, and W = |c| + Σ|a_h| rounded up; None for table heads, which have no such a_h."""
+    """least ≤ ‖κ − 1_T‖₁ ≤ most of a stored layer, and W = |c| + Σ|a_h| rounded up; None for table heads, which have no such a_h.
+
+    `square`: ‖κ − 1_T‖₂² rounded up, the mean square error for tokens of variance 1; None for table heads.
+    """
 
     least: float
     most: float
     weights: float | None
+    square: float | None = None
 
 
 def measured(network: Transformer, lag: int) -> Measured:
@@ -68,8 +73,9 @@ def measured(network: Transformer, lag: int) -> Measured:
         raise Refusal("a lin head forgets so slowly that its ratio is rounded to 1")
     with working_precision(layer.bits):
         norm = l1_norm(layer.kernel(row, 0, {lag: fmpq(1)}))
-        weights = upper(_lin_weights(layer, row)) if set(rpe) == {"lin"} else None
-        return Measured(lower(norm.least), upper(norm.most), weights)
+        slopes = set(rpe) == {"lin"}
+        weights = upper(_lin_weights(layer, row)) if slopes else None
+        return Measured(lower(norm.least), upper(norm.most), weights, upper(_lin_square(layer, row, lag)) if slopes else None)
 
 
 def _first_row(layer: FusedLayer) -> list[fmpq]:
@@ -82,6 +88,15 @@ def _lin_weights(layer: FusedLayer, row: Sequence[fmpq]) -> arb:
     residual, gains = layer.functional(row, 0)
     ratio, gain = to_exact(layer.constants["ratio"]), to_exact(layer.constants["gain"])
     return arb(sum((abs(r) * g / (1 - z) for r, g, z in zip(gains, gain, ratio, strict=True)), abs(residual)))
+
+
+def _lin_square(layer: FusedLayer, row: Sequence[fmpq], lag: int) -> arb:
+    """‖κ − 1_T‖₂² of κ(s) = c 1_0 + Σ_h r_h g_h z_h^s, s ≥ 0."""
+    assert layer.constants is not None
+    residual, gains = layer.functional(row, 0)
+    ratio, gain = to_exact(layer.constants["ratio"]), to_exact(layer.constants["gain"])
+    terms = [(r * g, z) for r, g, z in zip(gains, gain, ratio, strict=True)]
+    return square_of("lin", residual + sum((c for c, _ in terms), fmpq(0)), terms, lag)
 
 
 def _measured_log(network: Transformer, lag: int) -> Measured:
@@ -98,7 +113,8 @@ def _measured_log(network: Transformer, lag: int) -> Measured:
         values = [arb(0)] * (lag + 1) if seen is None else seen.values(SUMMED)
         values[0] += arb(residual)
         values[lag] -= 1
-        return Measured(lower(sum((abs(v) for v in values), arb(0))), upper(most), upper(arb(bank.weight_sum)))
+        square = square_of("log", residual, [(arb(a) / arb(p).zeta(), p) for p, a in used.items()], lag)
+        return Measured(lower(sum((abs(v) for v in values), arb(0))), upper(most), upper(arb(bank.weight_sum)), upper(square))
 
 
 def measured_deep(network: Transformer, lag: int) -> Measured:
@@ -116,7 +132,8 @@ def measured_deep(network: Transformer, lag: int) -> Measured:
             seen = sum((abs(v) for v in kernel), arb(0))
             tail = _deep_tail(network, count, arb(slowest) ** (-arb(7) / 8))
         if tail <= TAIL_SHARE * seen:
-            return Measured(lower(seen), upper(seen + tail), None)
+            square = sum((v * v for v in kernel), tail * tail)
+            return Measured(lower(seen), upper(seen + tail), None, upper(square))
     raise Refusal(f"a head with ratio {slowest:.6f} forgets too slowly for the kernel of several layers to be summed")
 
 

@@ -32,12 +32,13 @@ every start with trained slopes ended between 5e-4 and 8e-3 there, kept ALiBi sl
 Networks without an FFN are linear in the tokens, ŷ = Σ_s κ(s) x_{t−s}, and for independent tokens of variance v the expected loss is
 exactly v‖κ − ρ‖². Rows called *exact* train on that, in float32, and report it from the trained weights in float64: it is the mean of
 batches of any size, and shows 1e-7 where their noise would not. Rows called *sampled* train on fresh batches and report the mean
-square over held-out sequences. Rows called *fitted* are not trained: the best weights for given slopes by least squares, as a network of
-ours. Attention of dp-free layers is linear too, so a batch costs one product of the tokens with the kernels of the stream.
+square over held-out sequences. Beside networks with slopes and without an FFN stands a floor that no slopes and no weights can beat
+(`verify.theorems.floors`, 999 past tokens). Rows called *fitted* are not trained: the best weights for given slopes by least squares, as
+a network of ours. Attention of dp-free layers is linear too, so a batch costs one product of the tokens with the kernels of the stream.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -45,8 +46,10 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flint import arb
 
 from analyzer.errors import InputError
+from analyzer.limits.mean_square import MAX_ROWS
 from analyzer.ranges import check_range
 from constructions.network.precision import with_x64
 from constructions.network.transformer import Attention, AttentionKind, Layer, Transformer
@@ -55,6 +58,21 @@ from constructions.training.loop import Progress, fit_ensemble
 from constructions.training.recipes import Shape, TrainingRecipe
 from constructions.training.trainable import affine_readout, initial, optimiser, outputs, to_network, to_parameters
 from verify.experiments import MAX_SEEDS, MAX_STEPS, MIN_STEPS
+from verify.experiments.we_rows import (
+    FAILS,
+    MARGINAL,
+    ROUNDED,
+    SUFFICES,
+    USELESS,
+    How,
+    PrintedClaim,
+    WeRow,
+    WeRule,
+    agreement,
+    floor_sentences,
+    sentences,
+)
+from verify.theorems.floors import window_floor
 
 POSITIONS = (48, 56, 99)
 RIDGES = 64
@@ -68,7 +86,6 @@ _HELD_OUT = 2**32 - 2
 
 Law = Literal["signs", "uniform"]
 Start = Literal["spread", "alibi", "alike"]
-How = Literal["exact", "sampled", "fitted"]
 Report = Callable[[str, Progress], None]
 
 
@@ -106,25 +123,6 @@ DEFAULT = {
 }
 FULL = {name: replace(short, steps=10_000, seeds=5, heads=32, width=256, batch=64) for name, short in DEFAULT.items()}
 """The published iterations and sizes; experiments without batches can afford the iterations by default."""
-
-
-@dataclass(frozen=True)
-class WeRule:
-    """Numbers from `least` to `most` agree with the print."""
-
-    least: float
-    most: float
-
-    def agrees(self, value: float) -> bool:
-        return self.least <= value <= self.most
-
-
-FAILS, SUFFICES = WeRule(0.1, float("inf")), WeRule(0, 0.01)
-"""Of an error over the variance of the target: a network fails if it misses a tenth of it, and suffices if it misses a hundredth."""
-USELESS = WeRule(0, 2)
-"""Of an error before over one after: raising a size does not help if it fails to halve the error."""
-MARGINAL = WeRule(-0.01, 0.01)
-"""Of a gain over the variance of the target."""
 
 
 @dataclass(frozen=True)
@@ -168,57 +166,13 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class WeRow:
-    """Mean square errors, one per seed, beside the variance of the target: what the best constant has."""
-
-    name: str
-    target: str
-    rpe: str
-    heads: int
-    width: int | None
-    how: How
-    errors: tuple[float, ...]
-    variance: float
-    published: float | None = None
-
-    @property
-    def error(self) -> float:
-        """The median over the seeds."""
-        return float(np.median(self.errors))
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the print says, as a number of ours and the rule for it.
-
-    `measure`: the error of the row `of`, its share of the target's variance, the ratio of `of` over `to`, or the gain (of − to)/variance.
-    """
-
-    text: str
-    of: str
-    rule: WeRule
-    measure: Literal["error", "share", "ratio", "gain"] = "share"
-    to: str | None = None
-
-    def value(self, rows: dict[str, WeRow]) -> float:
-        row = rows[self.of]
-        other = 0.0 if self.to is None else rows[self.to].error
-        return {
-            "error": lambda: row.error,
-            "share": lambda: row.error / row.variance,
-            "ratio": lambda: row.error / other,
-            "gain": lambda: (row.error - other) / row.variance,
-        }[self.measure]()
-
-
-@dataclass(frozen=True)
 class WeExperiment:
     """A published experiment; `findings` say in words what the numbers show."""
 
     id: str
     protocol: WeProtocol
     rows: tuple[WeRow, ...]
-    claims: tuple[tuple[Claim, float], ...]
+    claims: tuple[tuple[PrintedClaim, float], ...]
     findings: tuple[str, ...]
     seconds: float
 
@@ -231,13 +185,14 @@ class WeExperiment:
             "rows": [
                 {"name": r.name, "target": r.target, "rpe": r.rpe, "heads": r.heads, "width": r.width, "how": r.how, "mse": r.error,
                  "mse_least": min(r.errors), "mse_most": max(r.errors), "seeds": len(r.errors), "variance": r.variance,
-                 "published": r.published} for r in self.rows
+                 "published": r.published, "mean_square_floor": r.floor} for r in self.rows
             ],
             "claims": [
                 {"claim": c.text, "measure": c.measure, "of": c.of, "to": c.to, "value": value, "agrees": c.rule.agrees(value),
                  "agreement": {"least": c.rule.least, "most": c.rule.most if np.isfinite(c.rule.most) else None}}
                 for c, value in self.claims
             ],
+            "violations": sum(r.below_its_floor for r in self.rows),
             "findings": list(self.findings),
             "protocol": asdict(self.protocol),
             "seconds": self.seconds,
@@ -330,7 +285,20 @@ def train(arm: Arm, protocol: WeProtocol, report: Report | None = None) -> WeRow
         pairs = [_held_out(network, arm.task, protocol, seed) for network, seed in zip(networks, seeds, strict=True)]
         errors, variance = [error for error, _ in pairs], float(np.mean([v for _, v in pairs]))
     width = None if arm.shape.readout == "affine" else arm.shape.width
-    return WeRow(arm.name, arm.task.name, arm.shape.rpe, arm.shape.heads, width, arm.how, tuple(errors), variance, arm.published)
+    floor = floor_of(arm.task, arm.shape.rpe, arm.shape.heads) if width is None else None
+    names, sizes = (arm.name, arm.task.name, arm.shape.rpe), (arm.shape.heads, width, arm.how)
+    return WeRow(*names, *sizes, tuple(errors), variance, arm.published, floor, protocol.held_out if arm.how == "sampled" else None)
+
+
+def floor_of(task: Task, rpe: str, heads: int) -> float | None:
+    """v times the floor of the target's kernel among the N − 1 past tokens; None for table heads.
+
+    The kernel's numbers of float64 count as exact, as they do in the loss.
+    """
+    if task.kernel is None or rpe not in ("lin", "log"):
+        return None
+    found = window_floor([arb(v) for v in task.kernel[1:]], heads, rpe, MAX_ROWS)  # type: ignore[arg-type]
+    return VARIANCE[task.law] * found * (1 - ROUNDED)
 
 
 def _expected_loss(task: Task) -> Callable[[Transformer, Any], jax.Array]:
@@ -395,7 +363,8 @@ def fitted(name: str, task: Task, rpe: str, slopes: np.ndarray, dtype: str) -> W
     current = wanted[0] - columns[0] @ weights
     network = bank(rpe, slopes, weights, current, dtype)
     variance = VARIANCE[task.law] * float(np.sum(wanted**2))
-    return WeRow(name, task.name, rpe, len(slopes), None, "fitted", (expected_error(network, task),), variance)
+    floor = floor_of(task, rpe, len(slopes))
+    return WeRow(name, task.name, rpe, len(slopes), None, "fitted", (expected_error(network, task),), variance, floor=floor)
 
 
 def _shape(rpe: str, heads: int, protocol: WeProtocol, width: int | None = None, attention: AttentionKind = "dp-free") -> Shape:
@@ -436,7 +405,7 @@ def exponential(length: int, first: int) -> tuple[float, ...]:
     return tuple(float(np.exp(-5.0 * t)) if t >= first else 0.0 for t in range(length))
 
 
-Plan = tuple[list[Arm], list[WeRow], list[Claim]]
+Plan = tuple[list[Arm], list[WeRow], list[PrintedClaim]]
 """Rows to train, rows that are fitted, and what the print claims about them."""
 
 
@@ -450,7 +419,7 @@ def _three_tokens(protocol: WeProtocol) -> Plan:
 
     arms = [arm("table", heads, far, True), arm("table", 1, far), arm("lin", heads, far), arm("log", heads, far)]
     arms += [arm("lin", heads, near), arm("log", heads, near)]
-    claims = [Claim(f"H = {heads} and m = {width} suffice ({a.shape.rpe})", a.name, SUFFICES) for a in arms if a.shape.heads > 1]
+    claims = [PrintedClaim(f"H = {heads} and m = {width} suffice ({a.shape.rpe})", a.name, SUFFICES) for a in arms if a.shape.heads > 1]
     return arms, [], [replace(c, text=c.text.replace(")", ", lags 1, 2, 3)")) if near.name in c.of else c for c in claims]
 
 
@@ -477,13 +446,13 @@ def _one_token(protocol: WeProtocol) -> Plan:
         arms += [least, arm(rpe, 1, 16, task), most, more]
         label = f"{rpe}, {task.name}"
         claims += [
-            Claim(f"few neurons fail ({label})", least.name, FAILS),
-            Claim(f"many neurons suffice ({label})", most.name, SUFFICES),
-            Claim(f"raising H does not help ({label})", least.name, USELESS, "ratio", more.name),
+            PrintedClaim(f"few neurons fail ({label})", least.name, FAILS),
+            PrintedClaim(f"many neurons suffice ({label})", most.name, SUFFICES),
+            PrintedClaim(f"raising H does not help ({label})", least.name, USELESS, "ratio", more.name),
         ]
     slow = arm("lin", heads, width, far)
     arms += [slow, arm("table", 1, width, replace(far, name="x_99, a nearly even draw", draw=EVEN))]
-    return arms, [], [*claims, Claim("many neurons suffice (lin, x_99)", slow.name, SUFFICES)]
+    return arms, [], [*claims, PrintedClaim("many neurons suffice (lin, x_99)", slow.name, SUFFICES)]
 
 
 def _sum_of_three(protocol: WeProtocol) -> Plan:
@@ -507,13 +476,16 @@ def _sum_of_three(protocol: WeProtocol) -> Plan:
         many = arm(rpe, heads, task, 1e-6, (rpe, task) == ("lin", far))
         arms += [one, many]
         label = f"{rpe}, {task.name}"
-        claims += [Claim(f"one head fails ({label})", one.name, FAILS), Claim(f"{heads} heads suffice ({label})", many.name, SUFFICES)]
+        claims += [
+            PrintedClaim(f"one head fails ({label})", one.name, FAILS),
+            PrintedClaim(f"{heads} heads suffice ({label})", many.name, SUFFICES),
+        ]
     narrow, wide = with_neurons(8), with_neurons(width)
     rows = [fitted(f"lin, H = {h}, least squares: {near.name}", near, "lin", lag_slopes(h, max(SHORT)), "float32") for h in (1, 2, 4, 8)]
     claims += [
-        Claim("one head fails (lin, least squares, lags 1, 2, 3)", rows[0].name, FAILS),
-        Claim("8 heads suffice (lin, least squares, lags 1, 2, 3)", rows[-1].name, SUFFICES),
-        Claim("raising m does not help (lin, lags 1, 2, 3)", narrow.name, USELESS, "ratio", wide.name),
+        PrintedClaim("one head fails (lin, least squares, lags 1, 2, 3)", rows[0].name, FAILS),
+        PrintedClaim("8 heads suffice (lin, least squares, lags 1, 2, 3)", rows[-1].name, SUFFICES),
+        PrintedClaim("raising m does not help (lin, lags 1, 2, 3)", narrow.name, USELESS, "ratio", wide.name),
     ]
     return [*arms, narrow, wide], rows, claims
 
@@ -528,7 +500,7 @@ def _dot_products(protocol: WeProtocol) -> Plan:
             for kind in (FREE, DP)
         ]
         arms += pair
-        claims.append(Claim(f"the gain from DP is marginal ({rpe}, {task.name})", pair[0].name, MARGINAL, "gain", pair[1].name))
+        claims.append(PrintedClaim(f"the gain from DP is marginal ({rpe}, {task.name})", pair[0].name, MARGINAL, "gain", pair[1].name))
     return arms, [], claims
 
 
@@ -554,9 +526,9 @@ def _heavy_tail(protocol: WeProtocol) -> Plan:
     rows = [fitted(f"lin, H = 64, ALiBi's slopes, least squares, {dtype}", task, "lin", alibi_slopes(MANY), dtype) for dtype in CUT]
     rows.append(fitted("log, H = 1, p = 1/2", task, "log", np.array([0.5]), "float32"))
     claims = [
-        Claim(f"{arm.name}: below 1e-5", arm.name, WeRule(0, 1e-5), "error")
+        PrintedClaim(f"{arm.name}: below 1e-5", arm.name, WeRule(0, 1e-5), "error")
         if arm.shape.rpe == "log"
-        else Claim(f"{arm.name}: stays above 1e-2", arm.name, WeRule(1e-2, float("inf")), "error")
+        else PrintedClaim(f"{arm.name}: stays above 1e-2", arm.name, WeRule(1e-2, float("inf")), "error")
         for arm in arms
     ]
     return arms, rows, claims
@@ -572,9 +544,9 @@ def _fast_decay(protocol: WeProtocol) -> Plan:
         log = Arm(f"log, H = 64: t ≥ {first}", task, many, published=5.3e-4, core=first == 0)
         kept = Arm(f"log, H = 64, slopes kept at 4 to 1/4: t ≥ {first}", task, many, kept=True, published=5.3e-4)
         arms += [lin, log, kept]
-        claims.append(Claim(f"{lin.name}: below 1e-7", lin.name, WeRule(0, 1e-7), "error"))
+        claims.append(PrintedClaim(f"{lin.name}: below 1e-7", lin.name, WeRule(0, 1e-7), "error"))
         claims += [
-            Claim(f"{arm.name}: more than one lin head, tenfold", arm.name, WeRule(10, float("inf")), "ratio", lin.name)
+            PrintedClaim(f"{arm.name}: more than one lin head, tenfold", arm.name, WeRule(10, float("inf")), "ratio", lin.name)
             for arm in (log, kept)
         ]
         rows.append(fitted(f"lin, H = 1, p = 5: t ≥ {first}", task, "lin", np.array([5.0]), "float32"))
@@ -602,7 +574,7 @@ def run(name: str, protocol: WeProtocol | None = None, report: Report | None = N
     rows = [train(arm, protocol, report) for arm in arms if arm.core or not protocol.core] + rows
     known = {row.name: row for row in rows}
     judged = tuple((c, c.value(known)) for c in claims if c.of in known and (c.to is None or c.to in known))
-    findings = (*_agreement(judged), *_sentences(name, known))
+    findings = (*agreement(judged), *sentences(name, known), *floor_sentences(rows))
     return WeExperiment(name, protocol, tuple(rows), judged, findings, time.perf_counter() - started)
 
 
@@ -613,84 +585,3 @@ def _checked(protocol: WeProtocol) -> WeProtocol:
     if protocol.length <= max(POSITIONS):
         raise InputError(f"sequences of {protocol.length} tokens have no x_99 in their past; give at least {max(POSITIONS) + 1}")
     return protocol
-
-
-def _agreement(judged: Sequence[tuple[Claim, float]]) -> list[str]:
-    """Which claims hold for our numbers, and which do not."""
-    result = []
-    for flag, words in ((True, "agrees with the print"), (False, "does not agree with the print")):
-        named = [f"{c.text} ({c.measure} {value:.3g})" for c, value in judged if c.rule.agrees(value) is flag]
-        if named:
-            result.append(f"{words}: {'; '.join(named)}")
-    return result
-
-
-def _sentences(name: str, rows: dict[str, WeRow]) -> list[str]:
-    """What the rows say beyond agreement; rows that were not run are not spoken of."""
-    speak = {"we-1b": _on_slopes, "we-2a": _on_neurons, "we-2b": _on_heads, "we-4a": _on_heavy_tail, "we-4b": _on_fast_decay}
-    return list(speak[name](rows)) if name in speak else []
-
-
-def _share(row: WeRow) -> str:
-    return f"{row.error / row.variance:.2g}"
-
-
-def _on_slopes(rows: dict[str, WeRow]) -> Iterator[str]:
-    far = [row for row in rows.values() if row.target.startswith("x_48")]
-    slopes, tables = [row for row in far if row.rpe != "table"], [row for row in far if row.rpe == "table"]
-    if slopes and tables:
-        best, least = min(slopes, key=lambda row: row.error), min(tables, key=lambda row: row.error)
-        yield (
-            f"at the published positions slopes leave at least {_share(best)} of the variance ({best.name}), a learnt bias per distance "
-            f"{_share(least)} ({least.name})"
-        )
-
-
-def _on_neurons(rows: dict[str, WeRow]) -> Iterator[str]:
-    for row in rows.values():
-        if row.target.endswith("even draw"):
-            yield f"with weights w_k that nearly cancel, m = {row.width} leaves {_share(row)} of the variance: flat heads do not find x_99"
-        if row.rpe == "lin" and row.target == "x_99":
-            yield f"{row.heads} slopes leave {_share(row)} of the variance at the published position, whatever m"
-
-
-def _on_heads(rows: dict[str, WeRow]) -> Iterator[str]:
-    table = next((row for row in rows.values() if row.rpe == "table" and row.heads == 1), None)
-    if table is not None:
-        verdict = "so H does not matter with tables" if table.error < 0.01 * table.variance else "so H matters with tables"
-        yield f"one table head leaves {_share(table)} of the variance, {verdict}: its softmax can put 1/3 on each of three distances"
-    slopes = [row for row in rows.values() if row.rpe != "table" and row.target != "lags 1, 2, 3"]
-    if slopes:
-        best = min(slopes, key=lambda row: row.error)
-        yield f"slopes at such distances leave at least {_share(best)} of the variance ({best.name})"
-    near = [row for row in rows.values() if row.target == "lags 1, 2, 3"]
-    fits, runs = [r for r in near if r.how == "fitted"], [r for r in near if r.how == "exact" and r.rpe == "lin"]
-    if fits and runs:
-        first, last, few, many = fits[0], fits[-1], min(runs, key=lambda r: r.heads), max(runs, key=lambda r: r.heads)
-        yield (
-            f"lags 1, 2, 3 are within reach of slopes: with weights fitted at given slopes H = {first.heads} to {last.heads} "
-            f"takes the error from {first.error:.2g} to {last.error:.2g}, training "
-            f"takes it from {few.error:.2g} (H = {few.heads}) to {many.error:.2g} (H = {many.heads})"
-        )
-
-
-def _on_heavy_tail(rows: dict[str, WeRow]) -> Iterator[str]:
-    trained = [row for row in rows.values() if row.rpe == "lin" and row.how == "exact"]
-    fits = [row for row in rows.values() if row.rpe == "lin" and row.how == "fitted"]
-    if trained and fits:
-        best = min(fits, key=lambda row: row.error)
-        worst = max(trained, key=lambda row: row.error)
-        yield (
-            f"64 slopes can do {best.error:.2g} ({best.name}): an error such as the published 0.19 is what training finds, not a limit; "
-            f"ours lie between {min(row.error for row in trained):.2g} and {worst.error:.2g} ({worst.name})"
-        )
-
-
-def _on_fast_decay(rows: dict[str, WeRow]) -> Iterator[str]:
-    energy = sum(np.exp(-10.0 * t) for t in range(1, 10))
-    log = next((row for row in rows.values() if row.rpe == "log" and row.how == "exact"), None)
-    if log is not None:
-        yield (
-            f"all of ρ beyond the current token weighs {energy:.2g}: the published {log.published:.2g} of log heads is more than a network "
-            f"that passes on the current token and nothing else has; ours have {log.error:.2g} ({log.name})"
-        )

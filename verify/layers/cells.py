@@ -8,6 +8,7 @@ The uncut box is bounded once more, by (i) alone, with ℓ¹ norms over the infi
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from flint import arb
@@ -35,8 +36,19 @@ CLOSE = 1.05
 """Cells are cut until certified is within this factor of the witness."""
 
 
+class CellRows:
+    """A dataclass of arrays with a row for every cell."""
+
+    def pick(self, rows: np.ndarray) -> Self:
+        return type(self)(*(array[rows] for array in vars(self).values()))
+
+    def joined(self, other: Self) -> Self:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return type(self)(*(np.concatenate(pair) for pair in pairs))
+
+
 @dataclass
-class CellStore:
+class CellStore(CellRows):
     """Boxes low ≤ (m, q, v) ≤ high, signs σ, (λ, θ, δ), bounds, and gaps of the terms."""
 
     low: np.ndarray
@@ -48,9 +60,6 @@ class CellStore:
 
     def __len__(self) -> int:
         return len(self.side)
-
-    def pick(self, rows: np.ndarray) -> "CellStore":
-        return CellStore(*(array[rows] for array in vars(self).values()))
 
     def replaced(self, rows: np.ndarray, count: int, others: "CellStore") -> None:
         """Put `others` in the place of these rows and, the rest of them, after the first `count`; arrays grow by doubling."""

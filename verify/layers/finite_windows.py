@@ -44,6 +44,9 @@ class ArrayLayer(FusedLayer):
     def table(self, gains: list[fmpq]) -> list[Any]:
         return []
 
+    def kerple(self, gains: list[fmpq]) -> list[Any]:
+        return []
+
     def kernel(
         self,
         row: Sequence[fmpq],

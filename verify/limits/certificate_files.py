@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flint import fmpq
+from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.limits import budgeted_error as theorem
 from analyzer.limits.budgeted_error import Dual, PricedBank
-from analyzer.numbers.exact import from_text, lower, to_text, upper
+from analyzer.numbers.exact import from_text, lower, magnitude, nearest, to_text, upper, working_precision
 from constructions.files.places import write_file
 from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, shown_by
 
@@ -162,3 +162,25 @@ def _read_dual(data: Any) -> Dual:
     if any(e.q != 1 or not 0 <= e < MAX_EDGE for e in edges):
         raise InputError("the edges of a dual sequence are whole numbers")
     return Dual(tuple(int(e.p) for e in edges), tuple(_exact(v) for v in data["values"]))
+
+
+DRAWN_EDGE = 10**12
+"""Edges of a dual sequence beyond this are left out of figures."""
+
+
+def sides(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Both sides of every entry of a checked certificate for figures, rounded to floats: the bank's kernel with heads and weights, and the
+    dual sequence δ as steps."""
+    return [_sides(entry, data["rpe"]) for entry in data["entries"]]
+
+
+def _sides(entry: dict[str, Any], rpe: str) -> dict[str, Any]:
+    bank, dual = _read_bank(entry["primal"], rpe), _read_dual(entry["dual"])
+    count = 2 * entry["lag"] + 8
+    with working_precision(128 + max(0, magnitude(arb(bank.weight_sum)))):
+        groups = [group for group in (bank.runs("lin"), bank.runs("log")) if group is not None]
+        values = [sum(column, arb(0)) for column in zip(*(group.values(count) for group in groups), strict=True)] or [arb(0)] * count
+        kernel = [float(v) for v in (values[0] + arb(bank.residual), *values[1:])]
+    heads = [[kind, nearest(p), nearest(w)] for (kind, p), w in zip(bank.heads, bank.weights, strict=True)]
+    near = [(edge, nearest(value)) for edge, value in zip(dual.edges, dual.values, strict=True) if edge <= DRAWN_EDGE]
+    return {"lag": entry["lag"], "kernel": kernel, "heads": heads, "residual": nearest(bank.residual), "dual": near}

@@ -60,6 +60,11 @@ def _balance(rpe: RpeSet, unit: fmpq) -> Balance:
     return Balance(rpe, unit)
 
 
+def forget() -> None:
+    """Start anew: what was found for a lag helps with the next one, so answers, all of them right, depend on what was asked before."""
+    _balance.cache_clear()
+
+
 @lru_cache(maxsize=256)
 def _norm(dual: Dual, unit: fmpq, rpe: RpeSet) -> arb:
     return theorem.dual_norm(dual, unit, rpe)
@@ -158,10 +163,10 @@ def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None
     guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
     lag, best = _seen(rpe, unit, guess, decay_bits, step)
     if rpe == "lin":
-        after = _least_beyond(rpe, lag + 1, unit, step)
+        after = least_beyond(rpe, lag + 1, unit, step)
         return CertifiedHorizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
     last = theorem.far_lag(unit, rpe)
-    lowers = [_least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
+    lowers = [least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
     return CertifiedHorizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
 
 
@@ -200,7 +205,7 @@ def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[PricedBa
     yield balance.bank(lag, decay_bits)
 
 
-def _least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
+def least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
     """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a finer arithmetic."""
     step(f"{rpe} beyond: lag {lag}")
     if rpe == "lin":
@@ -219,6 +224,16 @@ def _least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]
             raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
         best = best.max(_best_dual(rpe, lag, unit, [_balance(rpe, finer).dual(lag)])[0])
     return lower(best)
+
+
+def least_known(rpe: RpeSet, lag: int, unit: fmpq) -> float:
+    """A lower bound of E_u(T) by the sequences found so far, for any lag; by one that is looked for if there are none."""
+    return lower(_best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0])
+
+
+def best_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
+    """An upper bound of E_u(T) by the bank of the decays found so far."""
+    return upper(theorem.upper_bound(_balance(rpe, unit).bank(lag, decay_bits), lag, unit))
 
 
 @dataclass(frozen=True)
@@ -253,9 +268,14 @@ def audit(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> Audit:
 def audit_lower(heads: Sequence[tuple[str, fmpq]], dual: Dual, lag: int, unit: fmpq) -> arb:
     """|δ_T| / max(sup|δ_s|, |δ_0|/u, |F(p_h)|/u): the lower bound for the given heads alone."""
     with working_precision(theorem.working_bits(unit)):
-        sizes = [arb(max(abs(v) for v in dual.values)), abs(arb(dual.at(0))) / arb(unit)]
-        sizes += [abs(theorem.transform_at(dual, head)) / arb(unit) for head in heads]
-        return (arb(abs(dual.at(lag))) / maximum(sizes)).lower()
+        return shown_for([theorem.transform_at(dual, head) for head in heads], dual, lag, unit)
+
+
+def shown_for(transforms: Sequence[arb], dual: Dual, lag: int, unit: fmpq) -> arb:
+    """The same from F at every head; call it at the working precision for u."""
+    sizes = [arb(max(abs(v) for v in dual.values)), abs(arb(dual.at(0))) / arb(unit)]
+    sizes += [abs(value) / arb(unit) for value in transforms]
+    return (arb(abs(dual.at(lag))) / maximum(sizes)).lower()
 
 
 MAX_AUDITED = 24

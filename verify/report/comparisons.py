@@ -1,9 +1,11 @@
 """Networks of one target side by side, one column each."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
+from analyzer.numbers.exact import decimal_below
 from verify.report.console import console, show_places, table
 from verify.report.words import number
 
@@ -19,12 +21,17 @@ def show_compared(result: dict[str, Any]) -> None:
     """One column per network: sizes, errors, decays, kernels, probes."""
     out, networks = console(), result["networks"]
     title = f"{result['sequences']} random sequences of {result['length']} tokens ({result['tokens']}, seed {result['seed']})"
-    rows = _size_and_error_rows(networks) + _decay_rows(networks) + _kernel_and_probe_rows(result)
-    out.print(table(title, ["", *(n["name"] for n in networks)], rows))
+    out.print(table(title, ["", *(n["name"] for n in networks)], comparison_rows(result)))
     _show_legend(result)
     for n in networks:
         _show_remarks(n, result["target_kernel"] is not None)
     show_places(result)
+
+
+def comparison_rows(result: dict[str, Any]) -> list[list[str]]:
+    """What is compared, one row each: its name, then a cell per network."""
+    networks = result["networks"]
+    return _size_and_error_rows(networks) + _decay_rows(networks) + _kernel_and_probe_rows(result)
 
 
 def _size_and_error_rows(networks: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -35,12 +42,21 @@ def _size_and_error_rows(networks: Sequence[dict[str, Any]]) -> list[list[str]]:
         *([name, *(n["sizes"][key] for n in networks)] for key, name in _SIZES.items()),
         ["dtype", *(n["dtype"] for n in networks)],
         ["rms error (sampled)", *(_mean(n["sampled"]["rms"]) for n in networks)],
+        *_floor_rows(networks),
         ["max error (sampled)", *(_mean(n["sampled"]["max"]) for n in networks)],
         ["max of all (sampled)", *(number(n["sampled"]["overall"]["max"]) for n in networks)],
         ["worst case ≥ (witness)", *(number(n["certificate"]["witness"]) for n in networks)],
         ["worst case ≤ (certified)", *(number(n["certificate"]["certified"]) for n in networks)],
         ["certificate", *(n["certificate"]["by"] or "-" for n in networks)],
     ]
+
+
+def _floor_rows(networks: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """The root of the mean-square floor, where one of the networks has a floor."""
+    floors = [n.get("mean_square_floor") for n in networks]
+    if all(floor is None for floor in floors):
+        return []
+    return [["rms error ≥ (floor)", *("-" if floor is None else decimal_below(math.sqrt(floor)) for floor in floors)]]
 
 
 def _decay_rows(networks: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -76,6 +92,8 @@ def _show_legend(result: dict[str, Any]) -> None:
         f"sampled: positions from {result['first']} on, mean ± standard deviation over sequences; max of all: over all of them",
         soft_wrap=True,
     )
+    if any(n.get("mean_square_floor") is not None for n in networks):
+        out.print("floor: what no decays and weights of so many heads can beat in mean, linear read-outs (`theorems mean-square`)")
     if any(n.get("decays_off") for n in networks):
         out.print("decays off by: mean |log p/p'| over the best assignment to the heads of the first network", soft_wrap=True)
     if result["target_kernel"] is not None:
@@ -87,17 +105,26 @@ def _show_legend(result: dict[str, Any]) -> None:
         out.print("deep networks: only the last layers are listed here, all of them are in the JSON", soft_wrap=True)
 
 
-def _show_remarks(n: dict[str, Any], has_kernel: bool) -> None:
-    """What a network has no number for and why, what its certificate covers, what is wrong with it."""
-    out = console()
+def remarks(n: dict[str, Any], has_kernel: bool) -> list[str]:
+    """What a network has no number for and why, what its certificate covers, and how many outputs are lost."""
     notes = {"certificate": n["certificate"]["reason"], "kernel": n["kernel_reason"], "probes": n["probes_reason"]}
-    for what, note in notes.items():
-        if note is not None and note not in n["faults"] and (what == "certificate" or has_kernel):
-            out.print(f"{n['name']}, {what}: {note}", soft_wrap=True)
+    found = [
+        f"{n['name']}, {what}: {note}"
+        for what, note in notes.items()
+        if note is not None and note not in n["faults"] and (what == "certificate" or has_kernel)
+    ]
     if n["certificate"]["rounding"] is None and n["certificate"]["by"] is not None:
-        out.print(f"{n['name']}: certified for {n['certificate']['arithmetic']}, {n['certificate']['over']}", soft_wrap=True)
+        found.append(f"{n['name']}: certified for {n['certificate']['arithmetic']}, {n['certificate']['over']}")
     if n["sampled"]["not_finite"]:
-        out.print(f"{n['name']}: {n['sampled']['not_finite']} outputs are not finite numbers", soft_wrap=True)
+        found.append(f"{n['name']}: {n['sampled']['not_finite']} outputs are not finite numbers")
+    return found
+
+
+def _show_remarks(n: dict[str, Any], has_kernel: bool) -> None:
+    """Remarks on a network, and what is wrong with it."""
+    out = console()
+    for remark in remarks(n, has_kernel):
+        out.print(remark, soft_wrap=True)
     for fault in n["faults"]:
         out.print(f"[red]{n['name']}: {fault}[/]", soft_wrap=True)
 

@@ -9,7 +9,8 @@ from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.fixed import FixedMemory
 from verify.chain.certificate import Certificate
 from verify.report.certificates import show_certificate
-from verify.report.console import console, table
+from verify.report.claims import show_counterexample
+from verify.report.console import console, show_lines, table
 from verify.report.limits import show_rnn_limits
 from verify.report.words import number
 
@@ -74,6 +75,17 @@ def show_coupling(coupling: str, rows: Sequence[dict[str, Any]], certificate: Ce
     show_certificate(certificate)
     out.print(f"\nAnd recurrent networks, Σ e^(-s) x_(t-s) on {recurrent['length']} tokens:")
     show_rnn_limits(recurrent)
+
+
+def show_claims(claims: Sequence[dict[str, Any]]) -> None:
+    """Claims about tuned banks, true ones and false ones."""
+    out = console()
+    out.print("\nClaims of your own, at every point of a grid (e: the error of a tuned bank at lag T with H heads):")
+    for claim in claims:
+        counts = ", ".join(f"{name} {count}" for name, count in claim["counts"].items() if count)
+        show_lines([f"{claim['claim']}: {claim['verdict']}, {claim['basis']} ({counts} of {claim['points']} points)"])
+        if claim["counterexample"] is not None:
+            show_counterexample(claim["counterexample"])
 
 
 def show_written(out: Path, bundles: Sequence[str], figure: str | None) -> None:

@@ -7,6 +7,18 @@ from verify.report.console import console, show_places, table
 from verify.report.words import number
 
 
+def network_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """A network in a few rows: what it is for, its sizes, its slots, and the chain that its card claims."""
+    sizes, chain = data["sizes"], data["chain"] or {}
+    rows = [("network", data["theorem"] or data["origin"]), ("target", data["target"] or "none"), ("arithmetic", data["dtype"])]
+    rows.append(("sizes", ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in sizes.items())))
+    rows.append(("slots", ", ".join(f"{name} {places}" for name, places in data["slots"].items())))
+    known = [f"{name} {number(chain[name])}" for name in ("witness", "certified", "bound") if isinstance(chain.get(name), int | float)]
+    how = " in mean square" if data["norm"] == "mean-square" else ""
+    rows.append(("chain", (" ≤ ".join(known) + how + f": {chain.get('verdict')}") if known else "not certified"))
+    return rows
+
+
 def show_imported(result: dict[str, Any]) -> None:
     """What was found in foreign weights, layer by layer."""
     out, sizes = console(), result["sizes"]
@@ -19,6 +31,32 @@ def show_imported(result: dict[str, Any]) -> None:
     if result["target"] is None:
         out.print("no target: the network runs and shows its spectra; compare and verify need a [target] in the TOML file", soft_wrap=True)
     out.print(f"written to {result['out']}", soft_wrap=True)
+
+
+FORMS = {
+    "heads": "head by head",
+    "kernels": "heads added up into kernels: their weights cancel to more digits than floats have",
+    "lags": "heads added up into one kernel for every lag: their weights cancel to more digits than floats have",
+}
+
+
+def show_exported(result: dict[str, Any]) -> None:
+    """What was written for another program, and how far its outputs are from the network's own."""
+    out = console()
+    if result.get("form") in FORMS:
+        out.print(FORMS[result["form"]], soft_wrap=True)
+    tokens = f" of {result['length']} tokens" if "length" in result else ""
+    on = f" on {result['sequences']} random sequences{tokens}" if "sequences" in result else ""
+    where = f", at the {100 * result['decided']:.0f} % of positions where rounding decides nothing" if result.get("decided", 1) < 1 else ""
+    word = "certified" if result["certified"] else "not certified"
+    found = "no output has a tolerance on random sequences"
+    if result["difference"] is not None:
+        found = f"difference {number(result['difference'])} (measured{on}), tolerance {number(result['tolerance'])} (derived){where}"
+    out.print(f"{word}: {found}", soft_wrap=True)
+    if result.get("why"):
+        covered = "the certificate's rounding analysis covers it" if result["covered"] else "the certificate does not cover it:"
+        out.print(f"{covered} {result['why']}", soft_wrap=True)
+    out.print(f"written to {result['place']}", soft_wrap=True)
 
 
 def show_spectrum(result: dict[str, Any]) -> None:

@@ -35,10 +35,10 @@ def drawn(seeds: dict[str, Any]) -> str:
     return f"Barron samples drawn (seed {seeds['barron']}): {text}"
 
 
-def trained(summary: dict[str, Any]) -> str:
-    """A training run in one line."""
+def trained(summary: dict[str, Any], loss: str) -> str:
+    """A training run in one line; `loss` is what was minimised."""
     return (
-        f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: mean square loss "
+        f"trained from {summary['start']} weights, {summary['steps']} steps in {summary['seconds']:.1f} s: {loss} "
         f"{summary['first_loss']:.3g} at first, {summary['loss']:.3g} at the end (sampled)"
     )
 
@@ -54,3 +54,8 @@ def chains(certificates: dict[str, Certificate]) -> tuple[str, ...]:
 def evaluated(shape: tuple[int, ...], seconds: float, destination: object) -> str:
     """Outputs that were written, in one line."""
     return f"{shape} outputs in {seconds:.3f} s written to {destination}"
+
+
+def page_written(kind: str, size: int, place: object) -> str:
+    """A page that was written, in one line."""
+    return f"{kind}: a page of {size / 1000:.0f} kB written to {place}; open it in a browser"

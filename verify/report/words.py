@@ -24,3 +24,10 @@ def lags_of(memory: dict[str, Any]) -> str:
     """The lags of a memory, or the first and the last of many."""
     lags = memory["lags"]
     return ",".join(map(str, lags)) if len(lags) < 8 else f"{lags[0]}…{lags[-1]}"
+
+
+def runs(lags: Sequence[int]) -> str:
+    """Increasing whole numbers, neighbours joined: 1–3, 7."""
+    ends = [k for k in range(len(lags)) if k + 1 == len(lags) or lags[k + 1] != lags[k] + 1]
+    starts = [0, *(k + 1 for k in ends[:-1])]
+    return ", ".join(str(lags[a]) if a == b else f"{lags[a]}–{lags[b]}" for a, b in zip(starts, ends, strict=False))

@@ -29,7 +29,7 @@ from flint import arb, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.lemmas.low_rank import Averages, averages, budget
 from analyzer.limits.coupling_rank import best_error
-from analyzer.numbers.exact import lower, rational, to_text, upper, working_precision
+from analyzer.numbers.exact import lower, nearest, rational, to_text, upper, working_precision
 from analyzer.numbers.piecewise import Neurons, distance
 from analyzer.targets.coupling import BITS, CouplingTarget, SineCoupling, floats, grid_error, softmax_mean
 from analyzer.theorems.jl_4_2 import COUPLING_LEMMA, ID, READ_OUT, VALUES_LEMMA, proof_graph
@@ -219,7 +219,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
         rounding = arb(0) if network.dtype == "exact" else evaluation_rounding(reading, target.length)
         promised = budget(target, bank, max(1, len(reading.query)), reading.knots, _promised_knots(ys), network.dtype)
         bound = promised.total + rounding
-        witness, shown = _witness(reading, target, pairs)
+        witness, worst = _witness(reading, target, pairs)
         trivial = target.constant_error()
     means = averages(target, promised, bank, max(1, len(reading.query)), reading.knots)
     measured = {
@@ -240,7 +240,7 @@ def verify(network: Transformer, target: CouplingTarget, bank: str, ffn: str) ->
     return Certificate(
         theorem=ID,
         witness=witness,
-        witness_input=shown,
+        witness_input=_show(worst),
         certified=certified,
         bound=upper(bound),
         rounding=upper(rounding),
@@ -322,7 +322,15 @@ def _weight(reading: Reading, slot: int) -> fmpq:
     return sum((abs(a * row[slot]) for a, row in zip(to_exact(ffn.outer)[0], to_exact(ffn.inner), strict=True)), ZERO)
 
 
-def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tuple[float, str]:
+def worst_sequence(network: Transformer, target: CouplingTarget) -> np.ndarray:
+    """Tokens (τ, 1) with the largest error found, which is that of the first of them."""
+    reading = read(network)
+    with working_precision(BITS):
+        tokens = _witness(reading, target, coupling_error(reading, target)[1])[1]
+    return np.array([[nearest(v)] for v in tokens])
+
+
+def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tuple[float, list[fmpq]]:
     """The largest certified error among the sequences found, and the sequence."""
     found = search(reading.error_function(target), target.length, pairs)[:CANDIDATES]
     dtype = reading.network.dtype
@@ -330,14 +338,14 @@ def _witness(reading: Reading, target: CouplingTarget, pairs: np.ndarray) -> tup
     answers = None if dtype == "exact" else run(reading.network, found[..., None])
     if answers is not None and not np.isfinite(answers).all():
         raise Refusal(f"{dtype} overflows in this network: its outputs are not finite numbers", {"dtype": "exact"})
-    best, shown = 0.0, ""
+    best, worst = 0.0, list[fmpq]()
     for k, sequence in enumerate(found):
         tokens = [rational(float(v)) for v in sequence]
         output = reading.at(tokens, 0) if answers is None else arb(float(answers[k, 0]))
         error = lower(abs(output - target.at(tokens, 0)))
-        if error > best or not shown:
-            best, shown = max(error, 0.0), _show(tokens)
-    return best, shown
+        if error > best or not worst:
+            best, worst = max(error, 0.0), tokens
+    return best, worst
 
 
 def _show(tokens: list[fmpq]) -> str:

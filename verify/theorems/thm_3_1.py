@@ -16,12 +16,15 @@ from analyzer.theorems import base
 from analyzer.theorems import thm_3_1 as theorem
 from constructions.network.transformer import Transformer
 from constructions.run.fused import FusedLayer
-from verify.chain.certificate import Certificate
+from verify.chain.certificate import Certificate, StrangeWeights
 from verify.chain.layer import LayerRules, bank_of, certify, own_error, storage
 
 
 def verify(network: Transformer, target: FixedMemory, bank: str, ffn: str) -> Certificate:
     """Certify a stored network against Theorem 3.1 for a target; `bank` and `ffn` say which lemmas it claims to follow."""
+    attention = network.layers[0].attention
+    if attention.stride > 1 or attention.rate is not None:
+        raise StrangeWeights(f"{theorem.ID} is about lin and log heads that see every token; these have a stride, or are kerple heads")
     return certify(network, target, bank, ffn, RULES)
 
 

@@ -17,7 +17,8 @@ Then the read-out F sees u + δ with |δ_k| ≤ e_k(B_k), and
 where δ̄ is what the tokens that u fixes contribute to the extraction errors, and r_j what all others can; the smaller is
 certified. A stream that this does not describe (a memory written twice, a key that reads a token, …) is a fault.
 
-The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing them. The witness is
+The bound is the theorem's formula at the decays, knots and sizes found in the weights, plus the budget for storing them; a balanced bank
+promises what the best weights of its decays do (`constructions.banks.balanced_lags`), whatever weights are stored. The witness is
 found by search: for the worst situations the free tokens are chosen against the gradient, and the network is evaluated in ball
 arithmetic.
 """
@@ -50,6 +51,7 @@ from analyzer.numbers.exact import UNIT, dyadic, lower, maximum, rational, upper
 from analyzer.targets.adaptive import MAX_LAG, AdaptiveMemory, Situation
 from analyzer.theorems import base, thm_4_4
 from analyzer.theorems.thm_4_4 import check_alphabet
+from constructions.banks.balanced_lags import fitted
 from constructions.banks.lag_banks import head_mass
 from constructions.network.transformer import Transformer, to_exact
 from constructions.run import fast
@@ -387,6 +389,10 @@ def _extraction_budget(reading: _Reading, memory: int, bank: str, slots: dict[in
     decays = [layer.decays[h] for h in heads]
     lags = target.occurring(memory)
     try:
+        if bank == "balanced" and (reading.network.dtype == "exact" or reading.rpe != "lin"):
+            raise InputError("a balanced bank is one of lin heads in floats")
+        if bank == "balanced":  # the best weights of these decays, with storage and rounding
+            return fitted(tuple(decays), max(lags), reading.network.dtype).budget * (1 + STORAGE)
         if bank == "minimal":
             promised = adaptive_minimal_bound(reading.rpe, lags, decays)
         else:
@@ -473,7 +479,7 @@ def verify(network: Transformer, target: AdaptiveMemory, bank: str, ffn: str) ->
         faults=tuple(reading.faults),
         conditions=_conditions(ordered),
         details=_details(reading, ordered),
-        remedies=better_than_constant(upper(bound), trivial, heads=None, **({} if bank == "minimal" else {"bank": "minimal"})),
+        remedies=better_than_constant(upper(bound), trivial, heads=None, **({"bank": "minimal"} if bank in ("paper", "tuned") else {})),
     )
 
 

@@ -18,13 +18,13 @@ from typing import Any
 
 from flint import arb
 
-from analyzer.errors import Refusal
 from analyzer.families import DEFAULT_ERROR, Fixed
 from analyzer.numbers.exact import upper
 from analyzer.targets.fixed import FixedMemory
+from analyzer.theorems.base import check_slopes
 from analyzer.theorems.shift_chain import check_options
 from constructions.neurons.feedforward import read_out_neurons
-from constructions.theorems.assembly import MAX_SLOPE, round_network
+from constructions.theorems.assembly import round_network
 from constructions.theorems.construction import Construction
 from constructions.theorems.shift_chain.assembly import assemble
 from constructions.theorems.shift_chain.layout import Layout, slots
@@ -82,9 +82,9 @@ def _linear(demand: Demand, options: Fixed) -> ShiftChain:
     delivered = readout.coordinates - target.dim
     error = DEFAULT_ERROR if options.error is None else options.error
     box = [arb(1)] * target.dim + [arb(1 + min(1.0, error))] * delivered
-    lipschitz = [upper(slope) for slope in readout.lipschitz(box)[1:]]
-    if not all(slope < MAX_SLOPE for slope in lipschitz):
-        raise Refusal(f"the read-out is steeper than {MAX_SLOPE:g} on its box; scale it down")
+    slopes = readout.lipschitz(box)[1:]
+    check_slopes(slopes)
+    lipschitz = [upper(slope) for slope in slopes]
     share = min(1.0, error, (error / 2 if readout.ridges else error) / max(sum(lipschitz), 2.0**-40))
     if options.dtype == "exact":
         chain = exact_chain(target, demand.depth, demand.heads, share)

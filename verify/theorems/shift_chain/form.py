@@ -29,7 +29,7 @@ def fingerprint(layer: Layer) -> tuple[Any, ...]:
     """Equal for equal layers: a chain of hundreds has few different ones, and each is read once."""
     attention, ffn = layer.attention, layer.feedforward
     arrays = (attention.decay, attention.value, attention.output, ffn.inner, ffn.bias, ffn.outer)
-    return (attention.rpe, attention.kind, attention.window, ffn.precision, *map(_contents, arrays))
+    return (attention.rpe, attention.kind, attention.window, attention.stride, ffn.precision, *map(_contents, arrays))
 
 
 def _contents(array: Any) -> tuple[Any, ...]:
@@ -80,8 +80,8 @@ def _check_layer(layer: Layer, dtype: str) -> None:
 def check_heads(attention: Attention, layout: Layout, writable: set[int]) -> None:
     """Heads read the source and write into the given rows only, without mixing coordinates."""
     value, output = to_exact(attention.value), to_exact(attention.output)
-    if set(attention.rpe) != {"lin"}:
-        raise InputError("a chain of shifts has lin heads")
+    if set(attention.rpe) != {"lin"} or attention.stride > 1:
+        raise InputError("a chain of shifts has lin heads, which see every token")
     others = [j for j in range(layout.width) if j not in layout.source]
     if value.shape[1] != layout.dim or (value[:, :, list(layout.source)] != identity(layout.dim)).any() or (value[:, :, others] != 0).any():
         raise StrangeWeights("a head of a chain of shifts reads something other than the source")

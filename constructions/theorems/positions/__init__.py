@@ -1,0 +1,1 @@
+"""Weights of the theorems about heads with other relative positions (`analyzer.theorems.positions`)."""

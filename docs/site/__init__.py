@@ -1,0 +1,1 @@
+"""What makes the documentation site: pages from docstrings, executed tutorials, figures and graphs, without network."""

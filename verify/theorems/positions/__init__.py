@@ -1,0 +1,1 @@
+"""Certificates of the theorems about heads with other relative positions (`analyzer.theorems.positions`)."""
