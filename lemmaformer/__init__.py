@@ -69,7 +69,9 @@ if TYPE_CHECKING:
     from lemmaformer.outlets.reporting import explore, report
     from lemmaformer.planning.planner import plan
     from lemmaformer.planning.rows import Plan, PlanRow
-    from lemmaformer.results import BoxCheck, ClaimCheck, Comparison, Evaluation, Result, Sweep
+    from lemmaformer.results.base import Evaluation, Result
+    from lemmaformer.results.claims import BoxCheck, ClaimCheck, Sweep
+    from lemmaformer.results.experiments import Comparison
     from verify.chain.certificate import Certificate, Margin, Part, Verdict
 
 _HOMES = {
@@ -96,7 +98,9 @@ _HOMES = {
     "lemmaformer.outlets.reporting": ("explore", "report"),
     "lemmaformer.planning.planner": ("plan",),
     "lemmaformer.planning.rows": ("Plan", "PlanRow"),
-    "lemmaformer.results": ("BoxCheck", "ClaimCheck", "Comparison", "Evaluation", "Result", "Sweep"),
+    "lemmaformer.results.base": ("Evaluation", "Result"),
+    "lemmaformer.results.claims": ("BoxCheck", "ClaimCheck", "Sweep"),
+    "lemmaformer.results.experiments": ("Comparison",),
     "verify.chain.certificate": ("Certificate", "Margin", "Part", "Verdict"),
 }  # fmt: skip
 """Where every public name lives."""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from lemmaformer.network import Network
     from lemmaformer.options import Compare, Export, Train, Workers
     from lemmaformer.outlets.exporting import Exported
-    from lemmaformer.results import Checked, Comparison, Sweep
+    from lemmaformer.results.claims import Sweep
+    from lemmaformer.results.experiments import Comparison
+    from lemmaformer.results.limits import Checked
     from verify.chain.certificate import Certificate
 
 
@@ -326,7 +328,7 @@ def _verify_onnx(path: Path, target: "Target | None", **options: Any) -> "Certif
 
 
 def _recheck(path: Path) -> "Checked":
-    from lemmaformer.results import Checked
+    from lemmaformer.results.limits import Checked
     from verify.limits.certificate_files import check, read_json
     from verify.limits.hankel import FORMAT, check_kernel_certificate
 
@@ -393,7 +395,7 @@ def sweep(
     <Sweep of build: 1 done, 1 refused, 0 failed>
     """
     from lemmaformer.options import Workers
-    from lemmaformer.results import Sweep
+    from lemmaformer.results.claims import Sweep
     from lemmaformer.sweeps.design import read_design
     from lemmaformer.sweeps.running import sweep_in_memory, sweep_to_file
 

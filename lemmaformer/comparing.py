@@ -11,7 +11,7 @@ from constructions.files.card import Files, read_files
 from lemmaformer.files import load
 from lemmaformer.options import MAX_COMPARED, MAX_COMPARED_LENGTH, MAX_TOKENS, Compare
 from lemmaformer.progress import stepping
-from lemmaformer.results import Comparison
+from lemmaformer.results.experiments import Comparison
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network

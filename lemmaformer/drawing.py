@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzer.errors import InputError, LemmaformerError
 from analyzer.statements.bounds import Bound
-from lemmaformer.results import Plain
+from lemmaformer.results.base import Plain
 from verify.report import figures
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from analyzer.errors import InputError, OptionValue
 from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, PointsRuns, WeSeeds
 from lemmaformer.progress import PROGRESS, stepping, working
-from lemmaformer.results import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlPoints, JlTable, WeLanguage, WeRegression
+from lemmaformer.results.experiments import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlPoints, JlTable, WeLanguage, WeRegression
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network

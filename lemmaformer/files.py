@@ -9,7 +9,8 @@ import numpy as np
 
 from analyzer.errors import InputError, OptionValue
 from lemmaformer.options import MAX_TOKENS, RANDOM_TOKENS, SpectrumHeads
-from lemmaformer.results import Imported, Plain, Shown, SpectrumOfLogits
+from lemmaformer.results.base import Imported, Plain, Shown
+from lemmaformer.results.experiments import SpectrumOfLogits
 from verify.report.pages import evaluated
 
 if TYPE_CHECKING:

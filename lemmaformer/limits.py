@@ -25,7 +25,7 @@ from lemmaformer.options import (
     SlopesLimits,
 )
 from lemmaformer.progress import stepping, working
-from lemmaformer.results import (
+from lemmaformer.results.limits import (
     ArchitecturesTable,
     CouplingLimit,
     DpFreeLimit,

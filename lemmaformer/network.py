@@ -22,7 +22,7 @@ from constructions.run.apply import Parameters, apply, parameters
 from constructions.run.execute import run
 from lemmaformer.options import Export, Measure
 from lemmaformer.progress import certifying
-from lemmaformer.results import Evaluation, Plain
+from lemmaformer.results.base import Evaluation, Plain
 from verify.bundles.claims import citation_of, verify_bundle
 from verify.chain.certificate import Certificate
 from verify.theorems.no_theorem import ORIGINS

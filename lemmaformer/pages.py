@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from analyzer.errors import InputError
 from analyzer.families import Rpe
 from analyzer.statements.registry import THEOREMS
-from lemmaformer.results import Plain, Shown, reporter
+from lemmaformer.results.base import Plain, Shown, reporter
 from verify.report import pages as report
 
 if TYPE_CHECKING:

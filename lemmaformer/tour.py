@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lemmaformer.checking import check
 from lemmaformer.progress import PROGRESS, working
-from lemmaformer.results import Demo
+from lemmaformer.results.base import Demo
 from verify.experiments import demo
 from verify.report import demo as report
 from verify.report import figures

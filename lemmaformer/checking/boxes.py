@@ -11,7 +11,8 @@ from analyzer.language.claims import ClaimVerdict, parse_claim
 from analyzer.language.grids import Boxes, Over, end_at, points, read_boxes, read_over
 from analyzer.numbers.exact import from_text, nearest, to_text
 from lemmaformer.options import Check
-from lemmaformer.results import BoxCheck, Plain
+from lemmaformer.results.base import Plain
+from lemmaformer.results.claims import BoxCheck
 from lemmaformer.sweeps.engine import Job, run_jobs
 
 WORDS = {ClaimVerdict.HOLDS: "proved", ClaimVerdict.REFUTED: "refuted", ClaimVerdict.UNDECIDED: "undecided"}

@@ -17,7 +17,8 @@ from analyzer.numbers.exact import from_text, nearest, to_text
 from lemmaformer.checking.boxes import check_box
 from lemmaformer.checking.tables import GivenTable, read_table
 from lemmaformer.options import Bits, Check
-from lemmaformer.results import BoxCheck, ClaimCheck, Plain
+from lemmaformer.results.base import Plain
+from lemmaformer.results.claims import BoxCheck, ClaimCheck
 from lemmaformer.sweeps.engine import Job, Row, run_jobs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 from analyzer.errors import InputError
 from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, place, target_of
 from lemmaformer.options import Check
-from lemmaformer.results import BoxCheck
+from lemmaformer.results.claims import BoxCheck
 
 OF_A_TARGET = ("target_file", "kernels", "rho", "values", "outer", "tokens_in_all", "dim")
 """Flags that describe a target of its own, instead of the lag T."""

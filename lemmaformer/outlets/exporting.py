@@ -15,7 +15,7 @@ from analyzer.errors import InputError
 from analyzer.targets.protocol import Target
 from constructions.files.bundle import Bundle
 from lemmaformer.options import Export
-from lemmaformer.results import Result
+from lemmaformer.results.base import Result
 
 FORMATS = {
     "torch": "constructions.exports.torch_modules:write",

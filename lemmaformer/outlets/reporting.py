@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from analyzer.errors import InputError, LemmaformerError
 from constructions.files.places import check_place, write_file
-from lemmaformer.results import Comparison, Plain, Shown
+from lemmaformer.results.base import Plain, Shown
+from lemmaformer.results.experiments import Comparison
 from verify.report.pages import page_written
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, cast
 from analyzer.errors import InputError, OptionValue
 from analyzer.notebooks import html_of
 from analyzer.statements.designs import Proven
-from lemmaformer.results import Plain, Pointer, Result, reporter
+from lemmaformer.results.base import Plain, Pointer, Result, reporter
 from verify.chain.certificate import Certificate, Verdict
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 import lemmaformer as lf
 from constructions.run.portions import kernels_by_letter, portions
-from lemmaformer.results import Result
+from lemmaformer.results.base import Result
 from tests.house.test_report import ANSWERS, is_drawn
 from verify.report import figures
 from verify.report.figures import style

@@ -156,7 +156,9 @@ def _kinds(cls: type) -> set[Any]:
 
 def test_every_pointer_to_the_report_resolves() -> None:
     from lemmaformer.pages import Written
-    from lemmaformer.results import Experiment, JudgedClaim, Result, reporter
+    from lemmaformer.results.base import Result, reporter
+    from lemmaformer.results.claims import JudgedClaim
+    from lemmaformer.results.experiments import Experiment
 
     kinds = _kinds(Result) - {Result, Experiment, JudgedClaim}
     assert Written in kinds and len(kinds) > 15

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from lemmaformer import results
 from lemmaformer.planning.rows import Plan
-from lemmaformer.results import Result
+from lemmaformer.results import experiments, limits
+from lemmaformer.results.base import Imported, Result
 
 FOLDER = Path(__file__).parent / "snapshots"
 KINDS: dict[str, type[Result]] = {
-    "compare": results.Comparison,
-    "experiment arms": results.Arms,
-    "import": results.Imported,
-    "limits architectures": results.ArchitecturesTable,
-    "limits coupling": results.CouplingLimit,
-    "limits dp-free": results.DpFreeLimit,
-    "limits kernel": results.KernelLimit,
-    "limits lag --horizon": results.Horizon,
-    "limits lag": results.LagLimit,
-    "limits positions": results.PositionsTable,
-    "limits rnn": results.RnnLimit,
-    "limits slopes": results.SlopesAudit,
+    "compare": experiments.Comparison,
+    "experiment arms": experiments.Arms,
+    "import": Imported,
+    "limits architectures": limits.ArchitecturesTable,
+    "limits coupling": limits.CouplingLimit,
+    "limits dp-free": limits.DpFreeLimit,
+    "limits kernel": limits.KernelLimit,
+    "limits lag --horizon": limits.Horizon,
+    "limits lag": limits.LagLimit,
+    "limits positions": limits.PositionsTable,
+    "limits rnn": limits.RnnLimit,
+    "limits slopes": limits.SlopesAudit,
     "plan": Plan,
-    "spectrum": results.SpectrumOfLogits,
+    "spectrum": experiments.SpectrumOfLogits,
 }
 """What commands answer with, by how they begin; longer beginnings first."""
 
@@ -64,7 +64,7 @@ def test_answers_are_shown(name: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 def is_drawn(kind: type[Result], data: dict[str, Any]) -> bool:
     """Horizons have a figure if their curves were asked for."""
-    return kind.drawn_by is not None and (kind is not results.Horizon or "curves" in data)
+    return kind.drawn_by is not None and (kind is not limits.Horizon or "curves" in data)
 
 
 @pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if is_drawn(*answer)])

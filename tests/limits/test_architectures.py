@@ -18,7 +18,7 @@ from analyzer.limits.curse_of_memory import parameters, state_bound, window_erro
 from analyzer.limits.hankel import LowerBound, check_lower_bound
 from analyzer.numbers.exact import lower, nearest, upper, working_precision
 from constructions.banks.state_spaces import StateSpace, realised_space, space_error
-from lemmaformer.results import ArchitecturesTable
+from lemmaformer.results.limits import ArchitecturesTable
 from tests.depth import examples
 from verify.limits import architectures
 from verify.limits.architectures import above, below, completely_monotone, consistent, enough, needed, pairs

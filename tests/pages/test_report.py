@@ -16,7 +16,7 @@ from flint import fmpq
 import lemmaformer as lf
 from analyzer.numbers.exact import rational
 from constructions.run.execute import run as evaluate
-from lemmaformer.results import Comparison
+from lemmaformer.results.experiments import Comparison
 from tests.pages.cases import network
 from verify.bundles.views import engines, sequences, shares
 from verify.report.web.layout import embedded
