@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from analyzer.errors import InputError, OptionValue
 from lemmaformer.options import ArmsRuns, Digits, Fig5, FullSeeds, HorizonRuns, Language, PointsRuns, WeSeeds
 from lemmaformer.progress import PROGRESS, stepping, working
-from lemmaformer.results.experiments import Arms, HorizonExperiment, JlFigure1, JlFigure5, JlPoints, JlTable, WeLanguage, WeRegression
+from lemmaformer.results.experiments import (
+    Arms,
+    HorizonExperiment,
+    JlFigure1,
+    JlFigure5,
+    JlPoints,
+    JlTable,
+    JlTable1,
+    WeLanguage,
+    WeRegression,
+)
 
 if TYPE_CHECKING:
     from lemmaformer.network import Network
 
-__all__ = ["arms", "horizon", "jl_fig_1", "jl_fig_5", "jl_points", "jl_table", "we", "we_lm"]
+__all__ = ["arms", "horizon", "jl_fig_1", "jl_fig_5", "jl_points", "jl_table", "jl_table_1", "we", "we_lm"]
 
 WE: dict[str, tuple[str, int, int]] = {
     "we-1b": ("three ±1 tokens far back, through ridges", 2000, 2),
@@ -74,6 +84,19 @@ def jl_fig_1(options: Digits | None = None, **keywords: OptionValue) -> JlFigure
     with training(not PROGRESS.get()) as report:
         result = run(images, labels, chosen.seeds, chosen.steps, report)
     return JlFigure1({**result, "seconds": time.perf_counter() - start})
+
+
+def jl_table_1(options: Digits | None = None, **keywords: OptionValue) -> JlTable1:
+    """Jiang & Li, Table 1, on scikit-learn's digits: patches in another order, for a Transformer and for recurrent networks."""
+    from constructions.training.digits import digits
+
+    chosen = Digits.of(options, keywords)
+    images, labels = digits()
+    from verify.experiments.jl_table_1 import run
+    from verify.report.progress import training
+
+    with training(not PROGRESS.get()) as report:
+        return JlTable1(run(images, labels, chosen.seeds, chosen.steps, report))
 
 
 def horizon(options: HorizonRuns | None = None, **keywords: OptionValue) -> HorizonExperiment:

@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Use": ("targets", "plan", "claims", "sweeps", "exports", "onnx", "models", "import", "pages", "questions"),
     "Theory": ("theorems/index", "certificates", "gallery"),
     "Reference": ("api", "reference", "glossary"),
-    "Project": ("architecture", "decisions", "benchmarks", "contributing"),
+    "Project": ("experiments", "architecture", "decisions", "benchmarks", "contributing"),
 }
 """Where pages stand in the contents; those that are not named here stand at the end of Use."""
 
@@ -48,6 +48,9 @@ def gather(source: Path, notebooks: Mapping[str, Any] | None = None) -> None:
     running = pool.submit(tutorials.all_executed) if notebooks is None else None  # in processes of their own, meanwhile
     for page in DOCS.glob("*.md"):
         (source / page.name).write_text(_drawn(_led(page)), encoding="utf-8")
+    (source / "experiments").mkdir()
+    for page in (DOCS / "experiments").glob("*.md"):
+        (source / "experiments" / page.name).write_text(_led(page), encoding="utf-8")
     for picture in (*DOCS.glob("*.png"), *DOCS.glob("*.svg"), DOCS / "conf.py"):
         shutil.copy(picture, source)
     shutil.copytree(DOCS / "_static", source / "_static")
@@ -63,6 +66,7 @@ def gather(source: Path, notebooks: Mapping[str, Any] | None = None) -> None:
     for name, text in made.items():
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).write_text(text, encoding="utf-8")
+    (source / "experiments.md").write_text(_with_list(source / "experiments.md", source / "experiments"), encoding="utf-8")
     (source / "index.md").write_text(contents({str(page.relative_to(source))[:-3] for page in source.rglob("*.md")}), encoding="utf-8")
 
 
@@ -85,6 +89,12 @@ def contents(pages: set[str]) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _with_list(page: Path, below: Path) -> str:
+    """A page with the pages of a folder in the contents, below it."""
+    listed = "\n".join(f"{below.name}/{one.stem}" for one in sorted(below.glob("*.md")))
+    return f"{page.read_text(encoding='utf-8')}\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
 
 
 def _drawn(page: str) -> str:
@@ -119,6 +129,8 @@ def _led(page: Path) -> str:
             return f"{mark}[{label}]({PAGES[path]}{anchor})"
         if path.parent == DOCS / "tutorials":
             return f"{mark}[{label}](tutorials/{path.stem}.md{anchor})"
+        if path.parent == DOCS / "experiments" and path.suffix == ".md":
+            return f"{mark}[{label}](experiments/{path.name}{anchor})"
         if path.parent == DOCS and path.suffix in (".md", ".png", ".svg"):
             return f"{mark}[{label}]({path.name}{anchor})"
         return f"{label} (`{path.relative_to(ROOT)}`)" if label.strip("`") != str(path.relative_to(ROOT)) else f"`{label.strip('`')}`"

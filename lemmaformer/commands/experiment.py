@@ -60,6 +60,18 @@ def jl_fig_5(figure: Path | None, **keywords: Any) -> Answer:
     return found if figure is None else found.draw(figure)
 
 
+@experiment.command("jl-table-1", short_help="Images in another order.", epilog="Example: lemmaformer experiment jl-table-1  (3 minutes)")
+@options_of(Digits)
+@place("figure", "Held-out errors in both orders, .pdf, .svg or .png.")
+@answers
+def jl_table_1(figure: Path | None, **keywords: Any) -> Answer:
+    """Jiang & Li, Table 1, on scikit-learn's digits: patches in another order, for a Transformer and for recurrent networks."""
+    import lemmaformer as lf
+
+    found = lf.experiments.jl_table_1(**given(keywords))
+    return found if figure is None else found.draw(figure)
+
+
 @experiment.command(
     "jl-fig-1", short_help="Images of digits: error against m_h.", epilog="Example: lemmaformer experiment jl-fig-1  (2 minutes)"
 )

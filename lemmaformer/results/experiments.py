@@ -67,6 +67,11 @@ class JlPoints(Experiment):
     drawn_by = "figures:ranks"
 
 
+class JlTable1(Experiment):
+    shown_by = "experiments:show_orders"
+    drawn_by = "figures:orders"
+
+
 class JlFigure1(Experiment):
     shown_by = "experiments:show_digits"
     drawn_by = "figures:digits"

@@ -246,7 +246,7 @@ def test_commands_draw(net: lf.Network, tmp_path: Path, run: Callable[..., Any])
 FIGURED = (
     "bound", "verify", "run", "check", "sweep", "compare", "spectrum", "build fixed", "build adaptive", "build kernel", "build coupling",
     "limits lag", "limits kernel", "limits architectures", "limits coupling", "limits rnn", "limits slopes", "limits positions",
-    "experiment jl-table-2", "experiment jl-table-3",
+    "experiment jl-table-1", "experiment jl-table-2", "experiment jl-table-3",
     "experiment jl-fig-1", "experiment jl-fig-5", "experiment horizon", "experiment arms", "experiment we-1b", "experiment we-lm",
 )  # fmt: skip
 

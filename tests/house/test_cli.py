@@ -302,6 +302,7 @@ BAD = [
     *(["experiment", "jl-fig-1", "--seeds", seeds] for seeds in ("0", "1", "-3", "33", "1e9", "nan")),
     *(["experiment", "jl-fig-1", "--steps", count] for count in ("0", "19", "-1", "1000000000", "2.5")),
     ["experiment", "jl-fig-1", "--figure", "nowhere/f.png"],
+    ["experiment", "jl-table-1", "--seeds", "1"],
     ["experiment", "jl-fig-9"],
     ["train", "--out", "OUT"],
     ["train", "--lags", "2"],

@@ -208,8 +208,8 @@ def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch:
 
 
 LEFT_OUT = {
-    "demo", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-2", "experiment jl-fig-3",
-    "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
+    "demo", "experiment jl-table-1", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-2",
+    "experiment jl-fig-3", "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
     "experiment we-1b", "experiment we-2a", "experiment we-2b", "experiment we-3a", "experiment we-4a", "experiment we-4b",
     "experiment we-lm", "break", "explore", "export", "report", "sweep",
 }  # fmt: skip

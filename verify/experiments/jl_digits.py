@@ -129,7 +129,8 @@ def run(
     }
 
 
-def _spread(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+def spread(values: Sequence[float] | np.ndarray) -> dict[str, float]:
+    """Mean and standard deviation."""
     return {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1))}
 
 
@@ -144,7 +145,7 @@ def _describe_fit(found: Fit) -> dict[str, Any]:
 
 
 def _describe(row: DigitsRow) -> dict[str, Any]:
-    result: dict[str, Any] = {"m_h": row.rank, "cross_entropy": _spread(row.cross_entropy), "error_rate": _spread(row.error_rate)}
+    result: dict[str, Any] = {"m_h": row.rank, "cross_entropy": spread(row.cross_entropy), "error_rate": spread(row.error_rate)}
     if row.heads:
         result["plain"], result["centred"] = (_describe_spectra(row, kind) for kind in ("plain", "centred"))
     return result
@@ -155,9 +156,9 @@ def _describe_spectra(row: DigitsRow, kind: str) -> dict[str, Any]:
     found = [getattr(head, kind) for head in row.heads]
     decays = [spectrum.decay_exponent for spectrum in found if spectrum.decay_exponent is not None]
     return {
-        "effective_rank": _spread([spectrum.effective_rank for spectrum in found]),
-        "values_for_99_percent": _spread([spectrum.values_for_99_percent for spectrum in found]),
-        "decay_exponent": _spread(decays) if len(decays) == len(found) else None,
+        "effective_rank": spread([spectrum.effective_rank for spectrum in found]),
+        "values_for_99_percent": spread([spectrum.values_for_99_percent for spectrum in found]),
+        "decay_exponent": spread(decays) if len(decays) == len(found) else None,
         "singular_values": list(found[0].singular_values),
     }
 

@@ -1,7 +1,8 @@
 """The console that everything is printed on, its tables, and lines that many reports end with."""
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,14 +18,21 @@ def console() -> Console:
     return _PAGE.get() or Console(highlight=False)
 
 
+@contextmanager
+def printed_on(page: Console) -> Iterator[None]:
+    """Reports go to a page instead of the terminal."""
+    token = _PAGE.set(page)
+    try:
+        yield
+    finally:
+        _PAGE.reset(token)
+
+
 def recorded(print_it: Callable[[], None]) -> str:
     """What is printed, as HTML for a notebook."""
     page = Console(record=True, file=io.StringIO(), width=120, highlight=False)
-    token = _PAGE.set(page)
-    try:
+    with printed_on(page):
         print_it()
-    finally:
-        _PAGE.reset(token)
     return page.export_html(inline_styles=True, code_format='<pre style="font-family:monospace;line-height:1.2">{code}</pre>')
 
 

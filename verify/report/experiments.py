@@ -101,6 +101,22 @@ def show_points(result: dict[str, Any]) -> None:
     show_seconds(result)
 
 
+def show_orders(result: dict[str, Any]) -> None:
+    """Errors of classification for patches in reading order and in others."""
+    out, data = console(), result["data"]
+    rows = [
+        [row["model"], row["order"], mean_and_std(row["training_error"], 100), mean_and_std(row["held_out_error"], 100)]
+        for row in result["rows"]
+    ]
+    title = f"{data['images']} images of {data['patches']} patches, {data['held_out']} held out"
+    title += f"; {result['steps']} steps, {result['seeds']} seeds"
+    out.print(table(title, ["model", "order", "training error, %", "held-out error, %"], rows))
+    out.print("sampled: mean ± standard deviation over seeds, one order per seed; no number of the print is repeated", soft_wrap=True)
+    show_findings(result)
+    show_places(result)
+    show_seconds(result)
+
+
 def show_digits(result: dict[str, Any]) -> None:
     """Training error and spectra against the dimension of the head."""
     out, network, data = console(), result["network"], result["data"]

@@ -164,6 +164,18 @@ def table(result: dict[str, Any]) -> Any:
 
 
 @figure
+def orders(result: dict[str, Any]) -> Any:
+    """Images in another order: errors of classification of every model."""
+    rows = result["rows"]
+    series = {
+        "held out": [100 * row["held_out_error"]["mean"] for row in rows],
+        "training": [100 * row["training_error"]["mean"] for row in rows],
+    }
+    names = [f"{row['model']}: {row['order']}" for row in rows]
+    return _bars(names, series, "wrong classes in % (sampled)", f"{result['experiment']}, {result['steps']} steps, {result['seeds']} seeds")
+
+
+@figure
 def squares(result: dict[str, Any]) -> Any:
     """A regression of [WE]: errors, published ones and certified floors, as they stand in its table."""
     rows = result["rows"]
