@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from constructions.files.broken import Change
+    from constructions.run.token_by_token import Memory, TokenByToken
     from lemmaformer.outlets.exporting import Exported
 
 
@@ -173,6 +174,48 @@ class Network:
         strange = None if self.target is None else self.target.outside_alphabet(given)
         lost = int((~np.isfinite(outputs)).sum())
         return Evaluation(outputs, self.dtype, seconds, lost, strange, given.shape[-2] if longer else None)
+
+    @cached_property
+    def _by_token(self) -> "TokenByToken":
+        from constructions.run.token_by_token import TokenByToken
+
+        return TokenByToken(self.transformer)
+
+    def start(self, batch: int | None = None) -> "Memory":
+        """The memory before the first token, for `step` and `feed`; of a batch of sequences, if `batch` says how many.
+
+        Float networks of lin, table and fast log heads have a memory of fixed size; others are refused.
+        """
+        return self._by_token.start(batch)
+
+    def step(self, memory: "Memory", token: ArrayLike) -> "tuple[Memory, np.ndarray]":
+        """The next token, (d,) or (batch, d): the memory after it, and the output there. The certificate covers it at any length.
+
+        >>> import lemmaformer as lf
+        >>> net = lf.build(lf.fixed(lags=(2,)), dtype="float64")
+        >>> memory, found = net.start(), []
+        >>> for token in (1.0, 0.0, 0.0, 0.0):
+        ...     memory, output = net.step(memory, token)
+        ...     found.append(round(float(output), 1))
+        >>> found
+        [0.0, 0.0, 1.0, 0.0]
+        """
+        one = np.asarray(token)
+        plain = self.transformer.dim == 1 and one.ndim == memory[0].states.ndim - 3
+        return self._by_token.step(memory, one[..., None] if plain else one)
+
+    def feed(self, memory: "Memory", tokens: ArrayLike) -> "tuple[Memory, np.ndarray]":
+        """The next tokens, as many as there are: the memory after them, and the outputs there.
+
+        >>> import lemmaformer as lf
+        >>> net = lf.build(lf.fixed(lags=(2,)), dtype="float64")
+        >>> memory, outputs = net.feed(net.start(), [1.0, 0.0, 0.0])
+        >>> round(float(outputs[-1]), 1), round(float(net.step(memory, 0.0)[1]), 1)
+        (1.0, 0.0)
+        """
+        many = np.asarray(tokens)
+        plain = self.transformer.dim == 1 and many.ndim == memory[0].states.ndim - 2
+        return self._by_token.feed(memory, many[..., None] if plain else many)
 
     def tokens(self, tokens: ArrayLike, *, letters: bool = False) -> np.ndarray:
         """Tokens as an array (N, d) or (batch, N, d)."""

@@ -195,10 +195,10 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
         order.append(log)
     mixed = _joined(jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :], attention.stride, length)
     if attention.kind == "tmx":
-        mixed = jnp.moveaxis(_stretch(attention, x), -2, 0)[..., None] * mixed
+        mixed = jnp.moveaxis(stretch(attention, x), -2, 0)[..., None] * mixed
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
     if attention.kind == "tmx" and attention.window == "infinite" and "whole" in constants:
-        past_value = _stretch(attention, past)[:, None] * (constants["whole"][:, None] * past_value)
+        past_value = stretch(attention, past)[:, None] * (constants["whole"][:, None] * past_value)
         return jnp.moveaxis(output, 0, -2), jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
     whole = reference.log_whole_mass(attention, past.dtype)
     return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, whole)
@@ -217,7 +217,7 @@ def _joined(mixed: jax.Array, stride: int, length: int) -> jax.Array:
     return mixed if stride == 1 else mixed.reshape(-1, *mixed.shape[2:])[:length]
 
 
-def _stretch(attention: Attention, x: jax.Array) -> jax.Array:
+def stretch(attention: Attention, x: jax.Array) -> jax.Array:
     """e^{p y} or y^p for the slots y = w·x of tmx heads, (…, H)."""
     slot = jnp.einsum("hd,...d->...h", attention.pointer, x, precision=HIGHEST)
     is_lin = np.array([kind == "lin" for kind in attention.rpe])
@@ -244,12 +244,12 @@ def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array
     else:
         mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
         states = _tap_sum(constants["taps"], values, past_value)
-    mixed = _factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
+    mixed = lag_factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
-    return output, jnp.einsum("hdv,hv->d", attention.output, _factor(constants, past)[:, None] * mass, precision=HIGHEST)
+    return output, jnp.einsum("hdv,hv->d", attention.output, lag_factor(constants, past)[:, None] * mass, precision=HIGHEST)
 
 
-def _factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
+def lag_factor(constants: dict[str, Any], x: jax.Array) -> jax.Array:
     """The factor of every head for the lag in its slot, (…, H)."""
     table = constants["factor"]
     lag = jnp.clip(jnp.take(x, constants["slot"], axis=-1), 0, table.shape[1] - 1).astype(int)
