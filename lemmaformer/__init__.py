@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from lemmaformer.network import Network
     from lemmaformer.options import Break, Check, Compare, Export, Planning, Train, Workers
     from lemmaformer.outlets.exporting import Exported
+    from lemmaformer.outlets.gallery import Gallery, gallery
     from lemmaformer.outlets.reporting import explore, report
     from lemmaformer.planning.planner import plan
     from lemmaformer.planning.rows import Plan, PlanRow
@@ -95,6 +96,7 @@ _HOMES = {
     "lemmaformer.files": ("load", "spectrum"),
     "lemmaformer.network": ("Network",),
     "lemmaformer.options": ("Break", "Check", "Compare", "Export", "Planning", "Train", "Workers"),
+    "lemmaformer.outlets.gallery": ("Gallery", "gallery"),
     "lemmaformer.outlets.reporting": ("explore", "report"),
     "lemmaformer.planning.planner": ("plan",),
     "lemmaformer.planning.rows": ("Plan", "PlanRow"),
@@ -108,12 +110,12 @@ _PLACES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Adaptive", "AdaptiveBound", "Bound", "BoxCheck", "Break", "Case", "Certificate", "Check", "Choices", "ClaimCheck", "Compare",
-    "Comparison", "Construction", "Coupling", "CouplingBound", "Evaluation", "Export", "Exported", "Fixed", "FixedBound", "InputError",
-    "Kernel", "KernelBound", "KerpleBound", "LeastSquaresBound", "LemmaformerError", "Margin", "Network", "Options", "Part", "Plan",
-    "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound", "Result", "StrideBound",
+    "Comparison", "Construction", "Coupling", "CouplingBound", "Evaluation", "Export", "Exported", "Fixed", "FixedBound", "Gallery",
+    "InputError", "Kernel", "KernelBound", "KerpleBound", "LeastSquaresBound", "LemmaformerError", "Margin", "Network", "Options", "Part",
+    "Plan", "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound", "Result", "StrideBound",
     "Sweep", "TableBound", "Target", "Theorem", "Train", "Verdict", "Workers", "adaptive", "bound", "bounds", "build", "check",
-    "compare", "coupling", "experiments", "explore", "export", "fixed", "kernel", "limits", "load", "load_target", "option", "plan",
-    "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
+    "compare", "coupling", "experiments", "explore", "export", "fixed", "gallery", "kernel", "limits", "load", "load_target", "option",
+    "plan", "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
 ]  # fmt: skip
 
 

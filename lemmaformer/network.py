@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -117,12 +117,33 @@ class Network:
         >>> lf.build(lf.fixed(lags=(2, 5))).slots
         {'x0': [0], 'm1': [1], 'm2': [2]}
         """
-        found = stream.plain_slots(self.transformer)
-        if self.theorem is not None and self.target is not None:
-            room = sys.modules[THEOREMS[self.theorem].built_by().__module__]
-            named: Callable[..., dict[str, range]] | None = getattr(room, "slots", None)
-            found = found if named is None else named(self.target, self.transformer)
+        found = self._told("slots", stream.plain_slots(self.transformer))
         return {name: list(places) for name, places in found.items()}
+
+    @property
+    def mechanism(self) -> Plain:
+        """What every slot holds, and what every head and neuron does: its role, the slots that it reads and those that it writes.
+
+        Meanings are the construction's own; roles are read off the weights. Heads, neurons and layers count from 1.
+
+        >>> import lemmaformer as lf
+        >>> found = lf.build(lf.fixed(lags=(2,))).mechanism
+        >>> found["slots"]["m1"]["meaning"], found["layers"][0]["heads"][0]["role"]
+        ('the token 2 steps back', 'extract')
+        """
+        from constructions.run.mechanism import mechanism
+
+        meanings = self._told("meanings", {})
+        slots = {name: {"coordinates": places, "meaning": meanings.get(name)} for name, places in self.slots.items()}
+        return {"slots": slots, "layers": mechanism(self.transformer, self.slots)}
+
+    def _told(self, what: str, otherwise: dict[str, Any]) -> dict[str, Any]:
+        """What the module that built the network says of it by a function of that name, if there is one."""
+        if self.theorem is None or self.target is None:
+            return otherwise
+        room = sys.modules[THEOREMS[self.theorem].built_by().__module__]
+        told: Callable[..., dict[str, Any]] | None = getattr(room, what, None)
+        return otherwise if told is None else told(self.target, self.transformer)
 
     @property
     def certificate(self) -> Certificate:

@@ -35,6 +35,12 @@ def slots(target: LayerTarget, network: Transformer | None = None) -> dict[str, 
     return {name: target.readout.slot(k) for k, name in enumerate(target.readout.slots)}
 
 
+def meanings(target: LayerTarget, network: Transformer | None = None) -> dict[str, str]:
+    """What the slots hold after the attention."""
+    told = [f"the token {label} steps back" if target.pointwise else f"the past weighed by kernel {label}" for label in target.bank_labels]
+    return dict(zip(target.readout.slots, ["the current token", *told], strict=True))
+
+
 def with_readout(
     target: LayerTarget, head_banks: list[HeadBank], options: Fixed | Kernel, error: float, box: list[arb]
 ) -> tuple[Transformer, int]:

@@ -28,6 +28,15 @@ def slots(target: SequenceTarget, network: Transformer) -> dict[str, range]:
     return {"token": range(1), "values": range(1, 1 + values), "answers": range(1 + values, 1 + 2 * values)}
 
 
+def meanings(target: SequenceTarget, network: Transformer) -> dict[str, str]:
+    """What the slots hold once their layer has written them."""
+    return {
+        "token": "one number for letter and position",
+        "values": "the code of that number",
+        "answers": "the mean code of all tokens, which tells sequences apart",
+    }
+
+
 def build(target: SequenceTarget, options: Representation | None = None, **keywords: Any) -> Construction:
     """Build the network; its sizes follow from the target."""
     options = Representation.of(options, keywords)

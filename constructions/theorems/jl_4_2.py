@@ -36,6 +36,13 @@ def slots(target: CouplingTarget, network: Transformer) -> dict[str, range]:
     return {name: range(j, j + 1) for j, name in enumerate(names)}
 
 
+def meanings(target: CouplingTarget, network: Transformer) -> dict[str, str]:
+    """What the slots hold once their layer has written them."""
+    told = {"token": "the token", "value": "f of the token", "answer": "the mean of f under the attention"}
+    told |= {name: f"the token's singular function {name[1:]} as a query" for name in slots(target, network) if name[0] == "q"}
+    return told | {name: f"the token's singular function {name[1:]} as a key" for name in slots(target, network) if name[0] == "k"}
+
+
 def build(target: CouplingTarget, options: Coupling | None = None, **keywords: Any) -> Construction:
     """Build the network; sizes that are not given follow from the error (default: 0.01)."""
     options = Coupling.of(options, keywords)

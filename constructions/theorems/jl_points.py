@@ -46,6 +46,18 @@ def slots(target: PointsTarget, network: Transformer) -> dict[str, range]:
     return {name: range(j, j + 1) for j, name in enumerate(names)}
 
 
+def meanings(target: PointsTarget, network: Transformer) -> dict[str, str]:
+    """What the slots hold once their layer has written them."""
+    words = {"x": "coordinate {} of the point", "value": "value {} of the point", "answer": "the mean of value {} under the attention"}
+    words |= {letter: f"the point's singular function {{}} as a {what}" for letter, what in (("q", "query"), ("k", "key"))}
+    told = {"position": "where the point stands"}
+    for name in slots(target, network):
+        stem = name.rstrip("0123456789")
+        if stem in words:
+            told[name] = words[stem].format(name.removeprefix(stem))
+    return told
+
+
 def build(target: PointsTarget, options: Points | None = None, **keywords: Any) -> Construction:
     """Build the network; sizes that are not given follow from the error (default: 0.01)."""
     options = Points.of(options, keywords)

@@ -25,6 +25,7 @@ from constructions.theorems.assembly import box_of, check_taps, rounding_price, 
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
+meanings = assembly.meanings
 MOST_SEARCHED = 12
 """Heads up to which the fewest are looked for."""
 

@@ -30,6 +30,7 @@ from constructions.theorems.assembly import FEW, box_of, check_taps, representab
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
+meanings = assembly.meanings
 
 
 def build(target: FixedMemory, options: Fixed | None = None, **keywords: Any) -> Construction:

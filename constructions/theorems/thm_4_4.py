@@ -87,6 +87,14 @@ def slots(target: AdaptiveMemory, network: Transformer | None = None) -> dict[st
     return {"constant": range(layout.constant, layout.width)} | lags | blocks  # a memory may be called constant
 
 
+def meanings(target: AdaptiveMemory, network: Transformer | None = None) -> dict[str, str]:
+    """What the slots hold once their layer has written them."""
+    told = {"constant": "the same number at every position, which keys are made of", "x0": "the current token"}
+    for name in target.names:
+        told |= {f"lag {name}": f"how far back {name} lies, or the logarithm of it", name: f"the token at the lag of {name}"}
+    return told
+
+
 def build(target: AdaptiveMemory, options: Adaptive | None = None, **keywords: Any) -> Construction:
     """Build the network for a total error (half of it for a curved read-out), or with paper/tuned banks of `heads` heads per layer.
 

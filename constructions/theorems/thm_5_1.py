@@ -42,6 +42,9 @@ def slots(target: KernelMemory, network: Transformer | None = None) -> dict[str,
     return assembly.slots(target, network)
 
 
+meanings = assembly.meanings
+
+
 def build(target: KernelMemory, options: Kernel | None = None, **keywords: Any) -> Construction:
     """Build the network of Theorem 5.1 for a target: by heads, or for a total error (half of it for a curved read-out's FFN)."""
     options = Kernel.of(options, keywords)

@@ -1,4 +1,4 @@
-"""`export`: a network for other programs."""
+"""`export` and `gallery`: networks for other programs, and for people who look into them."""
 
 from pathlib import Path
 from typing import Any
@@ -25,3 +25,17 @@ def export_command(folder: Path, out: Path, force: bool, **keywords: Any) -> Ans
     import lemmaformer as lf
 
     return lf.export(folder, out=out, overwrite=force, **given(keywords))
+
+
+@click.command(epilog="Example: lemmaformer gallery --out gallery --only thm-3.1 --only thm-4.4  (10 seconds)")
+@click.option("--out", type=NEW, required=True, help="The new folder to write.")
+@click.option("--only", multiple=True, metavar="ID", help="A theorem; once per theorem.  [default: all that build networks, a minute]")
+@answers
+def gallery(out: Path, only: tuple[str, ...]) -> Answer:
+    """One certified network per theorem, with its mechanism as data: what every slot holds and what every head and neuron does.
+
+    Writes for each theorem a bundle, ID/network, and ID/mechanism.json beside it, and gallery.json, which lists them.
+    """
+    import lemmaformer as lf
+
+    return lf.gallery(out, only=only or None)

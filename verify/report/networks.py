@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from analyzer.numbers.exact import decimal_above
 from verify.report.comparisons import show_compared
 from verify.report.console import console, show_places, table
 from verify.report.words import number
@@ -31,6 +32,16 @@ def show_imported(result: dict[str, Any]) -> None:
     if result["target"] is None:
         out.print("no target: the network runs and shows its spectra; compare and verify need a [target] in the TOML file", soft_wrap=True)
     out.print(f"written to {result['out']}", soft_wrap=True)
+
+
+def show_gallery(result: dict[str, Any]) -> None:
+    """One row per network: its sizes, its chain and the roles of its heads."""
+    out, rows = console(), []
+    for row in result["networks"]:
+        roles = ", ".join(f"{count} {role}" for role, count in row["roles"].items())
+        rows.append([row["theorem"], row["target"], row["sizes"]["layers"], roles, decimal_above(row["certified"], 3), row["verdict"]])
+    out.print(table("", ["theorem", "target", "layers", "heads", "certified ≤", "verdict"], rows))
+    out.print(f"written to {result['out']}: a bundle and its mechanism for each", soft_wrap=True)
 
 
 FORMS = {

@@ -25,6 +25,7 @@ from constructions.theorems.assembly import BOX_SHARE, assemble, box_of, placeho
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
+meanings = assembly.meanings
 MOST_HEADS = 12
 """Float banks with more heads are not searched for: float64 resolves 11 tokens back (`analyzer.limits.pi_law`)."""
 

@@ -10,6 +10,7 @@ from constructions.theorems import assembly, thm_3_1
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
+meanings = assembly.meanings
 
 
 def build(target: FixedMemory, options: Fixed) -> Construction:

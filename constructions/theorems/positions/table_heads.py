@@ -18,6 +18,7 @@ from constructions.theorems.assembly import BOX_SHARE, assemble, box_of, placeho
 from constructions.theorems.construction import Construction
 
 slots = assembly.slots
+meanings = assembly.meanings
 GUARD = 72
 """Bits of exact weights beyond those of the error: what rounding them costs is 2^-71 of it, far below the last bit of float64 too."""
 

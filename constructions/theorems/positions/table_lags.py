@@ -88,6 +88,14 @@ def slots(target: AdaptiveMemory, network: Transformer | None = None) -> dict[st
     return {"x0": range(target.dim)} | named | {name: stream.memory(k) for k, name in enumerate(target.names)}
 
 
+def meanings(target: AdaptiveMemory, network: Transformer | None = None) -> dict[str, str]:
+    """What the slots hold once their layer has written them."""
+    stream = Stream(target)
+    told = {"x0": "the current token"} | {f"back {lag}": f"the token {lag} steps back" for lag in stream.lags}
+    told |= {f"lag {target.names[k]} = {lag}": f"1 if {target.names[k]} lies {lag} steps back, else 0" for k, lag in stream.indicators}
+    return told | {name: f"the token at the lag of {name}" for name in target.names}
+
+
 def fixed_part(target: AdaptiveMemory) -> FixedMemory:
     """What the heads deliver: the token of every lag that occurs."""
     return FixedMemory(lags_of(target), dim=target.dim)

@@ -27,7 +27,7 @@ from constructions.neurons.feedforward import read_out_neurons
 from constructions.theorems.assembly import round_network
 from constructions.theorems.construction import Construction
 from constructions.theorems.shift_chain.assembly import assemble
-from constructions.theorems.shift_chain.layout import Layout, slots
+from constructions.theorems.shift_chain.layout import Layout, meanings, slots
 from constructions.theorems.shift_chain.planner import Demand, chain_error, exact_chain, plan, planned_chain
 from constructions.theorems.shift_chain.plateaus import Plateaus
 from constructions.theorems.shift_chain.shift_banks import Option, quickened, shift_errors
@@ -42,6 +42,7 @@ __all__ = [
     "assemble",
     "build",
     "chain_error",
+    "meanings",
     "mixed_differences",
     "plan",
     "planned_chain",

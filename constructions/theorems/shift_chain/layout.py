@@ -62,6 +62,13 @@ class Layout:
         return [row for k in range(1, len(self.target.lags) + 1) if k not in delivered for row in self.memory(k)]
 
 
+def meanings(target: FixedMemory, network: Transformer | None = None) -> dict[str, str]:
+    """What the slots hold after the last layer."""
+    told = {"x0": "the current token", "source": "what the next shift reads", "carrier": "what the last shift delivered"}
+    told |= {f"m{k}": f"the token {lag} steps back" for k, lag in enumerate(target.lags, start=1)}
+    return told | {f"digits {name}": f"the letter of {name} in steps of its alphabet" for name in target.readout.slots if target.alphabet}
+
+
 def slots(target: FixedMemory, network: Transformer | None = None) -> dict[str, range]:
     """Named blocks of the residual stream: `x0`, the memories, `source`, `carrier`, and of restored chains the digits of all but those."""
     layout = Layout(target)
