@@ -29,6 +29,7 @@ COMMANDS = {
     "report": ("pages:report", "A page of a network, certificate or comparison."),
     "explore": ("pages:explore", "A page with sliders: lag, heads, bits, bank."),
     "export": ("exports:export_command", "A network for PyTorch, ONNX, JAX or numpy."),
+    "doctor": ("doctor:doctor", "Does this device round as certificates assume?"),
     "sweep": ("sweeps:sweep", "A command over a grid of jobs, resumable."),
     "experiment": ("experiment:experiment", "Published experiments, repeated."),
 }
