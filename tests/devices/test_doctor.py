@@ -2,6 +2,9 @@
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,21 @@ def test_a_violated_hypothesis_is_shown_with_its_operands(run: Callable[..., Any
     assert {row["what"] for row in found["certificates"] if row["applies"]} == {"exact networks", "limits"}
     Diagnosis(found).show()
     monkeypatch.undo()
+
+
+FAST_MATH = "--xla_cpu_enable_fast_math=true " + " ".join(
+    f"--xla_cpu_fast_math_honor_{what}=false" for what in ("division", "nans", "infs")
+)
+
+
+@pytest.mark.deep
+def test_a_compiler_that_rearranges_sums_is_found_out() -> None:
+    """XLA itself, allowed to treat floats as real numbers: x − n·ln 2 in one step is the first that goes wrong."""
+    call = [sys.executable, "-c", "import sys, cli; sys.argv[1:] = ['doctor', '--json']; cli.main()"]
+    done = subprocess.run(
+        call, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "XLA_FLAGS": FAST_MATH, "JAX_PLATFORMS": "cpu"}
+    )
+    assert done.returncode == 1 and "float64: exponential" in json.loads(done.stdout)["violated"]
 
 
 def test_what_is_shown(here: Diagnosis, capsys: pytest.CaptureFixture[str]) -> None:
