@@ -30,6 +30,7 @@ COMMANDS = {
     "explore": ("pages:explore", "A page with sliders: lag, heads, bits, bank."),
     "export": ("exports:export_command", "A network for PyTorch, ONNX, JAX or numpy."),
     "gallery": ("exports:gallery", "One certified network per theorem, explained."),
+    "doctor": ("doctor:doctor", "Does this device round as certificates assume?"),
     "sweep": ("sweeps:sweep", "A command over a grid of jobs, resumable."),
     "experiment": ("experiment:experiment", "Published experiments, repeated."),
 }

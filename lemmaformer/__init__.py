@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         verify,
     )
     from lemmaformer.checking import check
+    from lemmaformer.devices import doctor
     from lemmaformer.files import load, spectrum
     from lemmaformer.network import Network
     from lemmaformer.options import Break, Check, Compare, Export, Planning, Train, Workers
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from lemmaformer.planning.rows import Plan, PlanRow
     from lemmaformer.results.base import Evaluation, Result
     from lemmaformer.results.claims import BoxCheck, ClaimCheck, Sweep
+    from lemmaformer.results.devices import Diagnosis
     from lemmaformer.results.experiments import Comparison
     from verify.chain.certificate import Certificate, Margin, Part, Verdict
 
@@ -92,6 +94,7 @@ _HOMES = {
         "train", "verify",
     ),
     "lemmaformer.checking": ("check",),
+    "lemmaformer.devices": ("doctor",),
     "lemmaformer.outlets.exporting": ("Exported",),
     "lemmaformer.files": ("load", "spectrum"),
     "lemmaformer.network": ("Network",),
@@ -102,6 +105,7 @@ _HOMES = {
     "lemmaformer.planning.rows": ("Plan", "PlanRow"),
     "lemmaformer.results.base": ("Evaluation", "Result"),
     "lemmaformer.results.claims": ("BoxCheck", "ClaimCheck", "Sweep"),
+    "lemmaformer.results.devices": ("Diagnosis",),
     "lemmaformer.results.experiments": ("Comparison",),
     "verify.chain.certificate": ("Certificate", "Margin", "Part", "Verdict"),
 }  # fmt: skip
@@ -110,12 +114,12 @@ _PLACES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Adaptive", "AdaptiveBound", "Bound", "BoxCheck", "Break", "Case", "Certificate", "Check", "Choices", "ClaimCheck", "Compare",
-    "Comparison", "Construction", "Coupling", "CouplingBound", "Evaluation", "Export", "Exported", "Fixed", "FixedBound", "Gallery",
-    "InputError", "Kernel", "KernelBound", "KerpleBound", "LeastSquaresBound", "LemmaformerError", "Margin", "Network", "Options", "Part",
-    "Plan", "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound", "Result", "StrideBound",
-    "Sweep", "TableBound", "Target", "Theorem", "Train", "Verdict", "Workers", "adaptive", "bound", "bounds", "build", "check",
-    "compare", "coupling", "experiments", "explore", "export", "fixed", "gallery", "kernel", "limits", "load", "load_target", "option",
-    "plan", "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
+    "Comparison", "Construction", "Coupling", "CouplingBound", "Diagnosis", "Evaluation", "Export", "Exported", "Fixed", "FixedBound",
+    "Gallery", "InputError", "Kernel", "KernelBound", "KerpleBound", "LeastSquaresBound", "LemmaformerError", "Margin", "Network",
+    "Options", "Part", "Plan", "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound",
+    "Result", "StrideBound", "Sweep", "TableBound", "Target", "Theorem", "Train", "Verdict", "Workers", "adaptive", "bound", "bounds",
+    "build", "check", "compare", "coupling", "doctor", "experiments", "explore", "export", "fixed", "gallery", "kernel", "limits",
+    "load", "load_target", "option", "plan", "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
 ]  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def _kerple_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
         return np.array([[float((s + a) ** -p / p.zeta(a)) for s in range(count)] for p, a in heads]).astype(dtype)
 
 
-def _states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
+def scan_states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
     """S_t = z S_{t−1} + v_t along the first axis."""
 
     def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -95,7 +95,7 @@ def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, va
     ratio = constants["ratio"][:, None]
     infinite = attention.window == "infinite"
     start = past / constants["gain"][:, None] if infinite else jnp.zeros_like(past)
-    states = _states(ratio, start, values)
+    states = scan_states(ratio, start, values)
     if attention.kind == "tmx":
         return states
     if infinite:
@@ -105,7 +105,7 @@ def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, va
     return states / mass.reshape(mass.shape[0], *[1] * (values.ndim - 3), mass.shape[1], 1)
 
 
-def _tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
+def tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
     """Σ_s taps_s v_{t−s} tap by tap; the constant past fills the positions before the array."""
     length, count = values.shape[0], taps.shape[1]
     padded = jnp.concatenate([jnp.broadcast_to(past, (count, *values.shape[1:])), values])
@@ -128,7 +128,7 @@ def kernel_heads(attention: Attention, constants: dict[str, Any]) -> np.ndarray:
 
 def _kernel_sum(constants: dict[str, Any], values: jax.Array, past: jax.Array) -> jax.Array:
     """Σ_s w(s) v_{t−s} over the array, with the constant past's share added, or divided by the mass that t sees."""
-    total = _tap_sum(constants["weights"], values, jnp.zeros_like(past))
+    total = tap_sum(constants["weights"], values, jnp.zeros_like(past))
     share = constants["beyond" if "beyond" in constants else "mass"].T
     share = share.reshape(share.shape[0], *[1] * (values.ndim - 3), share.shape[1], 1)
     return total + share * past if "beyond" in constants else total / share
@@ -191,7 +191,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     if len(log):
         chosen, chosen_past = values[..., log, :], past_value[log]
         short = constants["taps"].shape[1] > 0
-        parts.append(_tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
+        parts.append(tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
         order.append(log)
     mixed = _joined(jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :], attention.stride, length)
     if attention.kind == "tmx":
@@ -240,10 +240,10 @@ def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array
     is_lin = attention.rpe[0] == "lin"
     if is_lin:
         mass = past_value / (1 - constants["ratio"])[:, None]
-        states = _states(constants["ratio"][:, None], mass, values)
+        states = scan_states(constants["ratio"][:, None], mass, values)
     else:
         mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
-        states = _tap_sum(constants["taps"], values, past_value)
+        states = tap_sum(constants["taps"], values, past_value)
     mixed = lag_factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
     return output, jnp.einsum("hdv,hv->d", attention.output, lag_factor(constants, past)[:, None] * mass, precision=HIGHEST)

@@ -171,7 +171,7 @@ def test_flags_are_the_options(run: Callable[..., Any]) -> None:
     "line",
     [[], ["build"], ["limits"], ["experiment"], ["demo"], ["theorems"], ["bound"], ["verify"], ["run"], ["break"], ["train"], ["import"],
      ["build", "fixed"], ["build", "adaptive"], ["build", "kernel"], ["build", "coupling"], ["limits", "lag"], ["compare"], ["spectrum"],
-     ["check"], ["export"], ["plan"]],
+     ["check"], ["export"], ["plan"], ["doctor"]],
     ids=" ".join,
 )  # fmt: skip
 def test_help_fits_and_ends_with_an_example(line: list[str], run: Callable[..., Any]) -> None:

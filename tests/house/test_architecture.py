@@ -239,6 +239,7 @@ BOUND = ["bound", "thm-3.1", "--lags", "4", "--heads", "256", "--json"]
         (["--help"], set()),
         (["bound", "--help"], {"sympy", "flint", "numpy"}),
         (["check", "--help"], {"sympy", "flint", "numpy"}),
+        (["doctor", "--help"], set()),
         (["plan", "--help"], {"sympy", "flint", "numpy"}),
         (["plan", "--lags", "4", "--no-build", "--json"], {"sympy", "flint", "numpy"}),
         (BOUND, {"sympy", "flint"}),

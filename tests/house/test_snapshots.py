@@ -208,13 +208,13 @@ def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch:
 
 
 LEFT_OUT = {
-    "demo", "experiment jl-table-1", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1", "experiment jl-fig-2",
-    "experiment jl-fig-3", "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
+    "demo", "doctor", "experiment jl-table-1", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1",
+    "experiment jl-fig-2", "experiment jl-fig-3", "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
     "experiment we-1b", "experiment we-2a", "experiment we-2b", "experiment we-3a", "experiment we-4a", "experiment we-4b",
     "experiment we-lm", "break", "explore", "export", "gallery", "report", "sweep",
 }  # fmt: skip
-"""Commands that take more than ten seconds with the fewest steps, and `break`, `sweep` and those that write
-pages and exports; tests of their own read their JSON."""
+"""Commands that take more than ten seconds with the fewest steps, and `break`, `sweep` those that write
+pages and exports, and `doctor`, whose numbers are the machine's; tests of their own read their JSON."""
 
 
 def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[str]:

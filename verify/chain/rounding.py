@@ -17,6 +17,7 @@ Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s
 the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
 are tanh(λ/2) apart in total variation, so the mean moves by at most tanh(λ/2) times the spread of the values; the sums and the
 quotient that are formed with the ŵ_s add (1+u)(1+γ_N)/(1−γ_N) − 1 of the largest value. Division is taken to be correctly rounded.
+`verify.chain.device` holds all of these hypotheses against a device.
 """
 
 import itertools
