@@ -311,7 +311,8 @@ def log_whole_mass(attention: Attention, dtype: Any) -> jax.Array:
 
 
 @jax.jit
-def _embed(network: Transformer, tokens: jax.Array) -> jax.Array:
+def embed(network: Transformer, tokens: jax.Array) -> jax.Array:
+    """X⁰ (…, N, D)."""
     return jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
 
 
@@ -323,7 +324,7 @@ def feed(ffn: FeedForward, x: jax.Array, past: jax.Array, last: bool) -> tuple[j
 
 def run_layers(network: Transformer, tokens: jax.Array, step: Any) -> jax.Array:
     """Layer after layer, `step(index, layer, x, past, last)` being compiled: equal layers compile once; tokens (…, N, d) → outputs."""
-    x, past = _embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
+    x, past = embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
     for index, layer in enumerate(network.layers):
         x, past = step(index, layer, x, past, index == len(network.layers) - 1)
     return as_outputs(x)
@@ -355,7 +356,7 @@ def stream(network: Transformer, tokens: jax.Array, first: int = 0) -> list[jax.
 
     The last layer is evaluated at positions from `first` on only. Compiled by half layers, or with whatever is compiled around it.
     """
-    x, past = _embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
+    x, past = embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
     seen: list[jax.Array] = []
     for index, layer in enumerate(network.layers):
         last = index == len(network.layers) - 1

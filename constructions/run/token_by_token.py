@@ -29,7 +29,7 @@ from constructions.network.precision import HIGHEST, with_x64
 from constructions.network.transformer import Attention, Layer, Transformer
 from constructions.run import fast
 from constructions.run.execute import check_tokens
-from constructions.run.reference import as_outputs, feed_forward
+from constructions.run.reference import as_outputs, embed, feed_forward
 
 LARGEST = 4096
 """Tokens of one piece: its values are held at once."""
@@ -150,7 +150,7 @@ def _begun(attention: Attention, constants: Constants, past: jax.Array, shape: t
 @jax.jit
 def _advanced(network: Transformer, constants: tuple[Constants, ...], memory: Memory, tokens: jax.Array) -> tuple[Memory, jax.Array]:
     """All layers on a piece (…, N, d), one compiled program."""
-    x = jnp.einsum("Dd,...d->...D", network.embedding, tokens, precision=HIGHEST) + network.bias
+    x = embed(network, tokens)
     after = []
     for index, (layer, known, held) in enumerate(zip(network.layers, constants, memory, strict=True)):
         held, x = _advance(layer, known, held, x, index == len(network.layers) - 1)

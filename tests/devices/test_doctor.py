@@ -150,7 +150,7 @@ LEFT = {"hvd,...htd->...htv", "...hts,...sd->...htd"}
 
 def test_all_products_of_the_executor_are_asked_for() -> None:
     found = set()
-    for file in ("run/fast.py", "run/reference.py"):
+    for file in ("run/fast.py", "run/reference.py", "run/token_by_token.py"):
         for node in ast.walk(ast.parse((ROOT / "constructions" / file).read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value and " " not in node.value:
                 found.add(node.value)

@@ -21,7 +21,7 @@ from constructions.run import fast
 FORMS = (
     "dk,...k->...d", "hvd,...sd->...shv", "hvd,...sd->...hsv", "hvd,d->hv", "hdv,...hv->...d", "hdv,...htv->...td", "hdv,hv->d",
     "hkd,...td->...htk", "hkd,...sd->...hsk", "...htk,...hsk->...hts", "...hts,...hsv->...htv", "hd,...d->...h",
-    "hd,...td->...ht", "ij,...j->...i", "...d,md->...m", "...m,om->...o",
+    "hd,...td->...ht", "hs,s...hv->...hv", "ij,...j->...i", "...d,md->...m", "...m,om->...o",
 )  # fmt: skip
 """The products of matrices in certified passes, as `jnp.einsum` reads them."""
 VALUES, NEURONS = "hvd,...sd->...shv", "...d,md->...m"
