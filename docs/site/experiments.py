@@ -27,24 +27,23 @@ from verify.report.console import printed_on
 DOCS = Path(__file__).parent.parent
 FOLDER, OVERVIEW = DOCS / "experiments", DOCS / "experiments.md"
 WIDTH = 140
-_POINTS = ["jl-fig-2", "jl-fig-3", "jl-fig-4"]
-COMMANDS: dict[str, tuple[str, type[results.Experiment]]] = {
-    "we-1b": ("experiment we-1b --full", results.WeRegression),
-    "we-2a": ("experiment we-2a --full", results.WeRegression),
-    "we-2b": ("experiment we-2b --full", results.WeRegression),
-    "we-3a": ("experiment we-3a --full", results.WeRegression),
-    "we-4a": ("experiment we-4a --full", results.WeRegression),
-    "we-4b": ("experiment we-4b --full", results.WeRegression),
-    "we-lm": ("experiment we-lm --text LICENSE", results.WeLanguage),
-    "jl-table-1": ("experiment jl-table-1 --seeds 16 --steps 2000", results.JlTable1),
-    "jl-table-2": ("experiment jl-table-2 --full", results.JlTable),
-    "jl-table-3": ("experiment jl-table-3 --full", results.JlTable),
-    "jl-fig-1": ("experiment jl-fig-1 --seeds 16", results.JlFigure1),
-    **{name: (f"experiment {name} --seeds 3 --steps 3000", results.JlPoints) for name in _POINTS},
-    "jl-fig-5": ("experiment jl-fig-5 --sequences 20000", results.JlFigure5),
-    "horizon": ("experiment horizon --seeds 4 --steps 4000", results.HorizonExperiment),
+_FULL: dict[str, type[results.Experiment]] = {
+    **dict.fromkeys(("we-1b", "we-2a", "we-2b", "we-3a", "we-4a", "we-4b"), results.WeRegression),
+    **dict.fromkeys(("jl-table-2", "jl-table-3"), results.JlTable),
 }
-"""What is run at full length: the published iterations where the print has them, more seeds or sequences than by default elsewhere."""
+_PLAIN: dict[str, type[results.Experiment]] = {
+    "jl-table-1": results.JlTable1,
+    "jl-fig-1": results.JlFigure1,
+    **dict.fromkeys(("jl-fig-2", "jl-fig-3", "jl-fig-4"), results.JlPoints),
+    "jl-fig-5": results.JlFigure5,
+    "horizon": results.HorizonExperiment,
+}
+COMMANDS: dict[str, tuple[str, type[results.Experiment]]] = {
+    **{name: (f"experiment {name} --full", kind) for name, kind in _FULL.items()},
+    "we-lm": ("experiment we-lm --text LICENSE", results.WeLanguage),
+    **{name: (f"experiment {name}", kind) for name, kind in _PLAIN.items()},
+}
+"""What is run: the published iterations where an experiment has a full version, its defaults elsewhere."""
 
 
 def machine() -> str:
