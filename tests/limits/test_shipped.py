@@ -15,7 +15,7 @@ from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import Dual, PricedBank, RpeSet
 from constructions.banks import balanced
 from verify.limits import certificate_files, pairs
-from verify.limits.pairs import LOOSE, SHIPPED, SOLVED, Pair, horizon, lag_limit, longest_searched, shipped_horizon, shipped_pair
+from verify.limits.pairs import LOOSE, SHARP, SHIPPED, SOLVED, Pair, horizon, lag_limit, longest_searched, shipped_horizon, shipped_pair
 from verify.limits.shipped import table
 from verify.limits.shipped.writing import horizon_as_data, written
 
@@ -83,7 +83,7 @@ def test_every_entry_is_re_checked(no_solver: None, rpe: RpeSet, bits: int) -> N
     uppers = []
     for lag in range(1, longest_searched(unit) + 1):
         pair = shipped_pair(rpe, lag, unit, bits)
-        assert pair is not None and pair.lower <= pair.upper and (pair.ratio <= LOOSE or pair.lower >= pairs.FAR)
+        assert pair is not None and pair.lower <= pair.upper and pair.ratio <= (LOOSE if rpe == "mixed" else SHARP)
         uppers.append(pair.upper)
     found = shipped_horizon(rpe, unit, bits)
     assert found is not None and found.upper < 0.5 <= found.next_lower

@@ -30,7 +30,7 @@ HALF = arb(1) / 2
 SHARP = 1.02
 """Pairs further apart than this are searched for once more, at the lag itself."""
 LOOSE = 1.1
-"""No shipped pair is further apart than this: where a search leaves more than SHARP (mixed heads), searching again finds no more."""
+"""Searches for mixed heads may leave pairs this far apart, and searching again finds no more."""
 FAR = 0.9
 """Lower bounds from which on the zero network, whose error is 1, is as good as any bank: sharper ones are not looked for."""
 MAX_LAG = 256
@@ -165,7 +165,7 @@ def shipped_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | N
     except LemmaformerError:
         return None
     shown = hint.lower <= pair.shown and pair.upper <= hint.upper and pair.lower <= pair.upper
-    close = pair.ratio <= LOOSE or pair.lower >= FAR
+    close = pair.ratio <= (LOOSE if rpe == "mixed" else SHARP)
     return replace(pair, source=SHIPPED) if shown and close else None
 
 
