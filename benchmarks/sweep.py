@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SPEC = 'call = "limits.lag"\n[options]\nlag = 3\n[grid]\nbits = "5:{last}"\n'
+SPEC = 'call = "limits.lag"\n[options]\nlag = 3\nfresh = true\n[grid]\nbits = "5:{last}"\n'
 
 
 def swept(folder: Path, name: str, workers: int) -> tuple[float, float]:

@@ -69,6 +69,8 @@ def lag(
     >>> found.min_heads, found.lower <= found.upper
     (1, True)
 
+    For float types the answer is that of a shipped certificate, re-checked on the way; `fresh=True` solves anew. `source` says which.
+
     With `norm="mean-square"` the least mean square error of so many heads, as a share of the variance of the tokens:
 
     >>> found = lf.limits.lag(4, heads=2, norm="mean-square")
@@ -99,9 +101,11 @@ def lag(
     if certificate is not None and (size is None or few):
         raise InputError("a certificate needs a dtype or bits, and as many heads as the lag law asks for")
     if size is None:
+        if chosen.fresh:
+            raise InputError("the lag law needs no solver; fresh goes with a dtype or bits")
         return LagLimit(result)
-    with working("solving and certifying"):
-        pair = lag_limit(chosen.rpe, lag, fmpq(1, 2**size), size, chosen.heads)
+    with working("certifying"):
+        pair = lag_limit(chosen.rpe, lag, fmpq(1, 2**size), size, chosen.heads, chosen.fresh)
     result |= {"arithmetic": chosen.dtype or str(size), **describe_pair(pair)}
     if certificate is not None:
         certificate_files.write_json(Path(certificate), certificate_files.certificate([pair], chosen.rpe, pair.unit), overwrite=overwrite)
@@ -130,8 +134,12 @@ def _no_certificate(certificate: str | Path | None) -> None:
         raise InputError("a search over all decays has no certificate file; certificates go with norm sup")
 
 
-def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype: str | None = None, curves: bool = False) -> Horizon:
+def horizon(
+    rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype: str | None = None, curves: bool = False, fresh: bool = False
+) -> Horizon:
     """The largest lag with an error below 1/2, certified from both sides; of all float types unless one is chosen.
+
+    What proves it for float types is shipped and re-checked; with `fresh` it is looked for anew.
 
     >>> import lemmaformer as lf
     >>> lf.limits.horizon("lin", dtype="bfloat16").horizon
@@ -143,7 +151,7 @@ def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype:
     from verify.limits.pairs import horizon as found_horizon
 
     sizes = [bits] if isinstance(bits, int) else [None] if bits is None else list(bits)
-    checked = [LagLimits.read({"rpe": rpe, "dtype": dtype, "bits": size}) for size in sizes]
+    checked = [LagLimits.read({"rpe": rpe, "dtype": dtype, "bits": size, "fresh": fresh}) for size in sizes]
     kind = checked[0].rpe
     if bits is None:
         units = {name: size for name, size in Bits.items() if dtype in (None, name)}
@@ -152,10 +160,10 @@ def horizon(rpe: str = "lin", *, bits: int | Sequence[int] | None = None, dtype:
     rows, drawn = [], {}
     with stepping("looking for the horizon") as step:
         for name, size in units.items():
-            found = found_horizon(kind, fmpq(1, 2**size), size, lambda text, name=name: step(f"{name}: {text}"))  # type: ignore[misc]
+            found = found_horizon(kind, fmpq(1, 2**size), size, lambda text, name=name: step(f"{name}: {text}"), fresh)  # type: ignore[misc]
             rows.append({"arithmetic": name, "bits": size, **describe_horizon(found)})
             if curves:
-                drawn[name] = curve(kind, fmpq(1, 2**size), size, found.horizon + 2)
+                drawn[name] = curve(kind, fmpq(1, 2**size), size, found.horizon + 2, fresh)
     result: dict[str, Any] = {
         "rpe": kind,
         "horizon": rows[0]["horizon"] if len(rows) == 1 else {r["arithmetic"]: r["horizon"] for r in rows},

@@ -135,6 +135,7 @@ class LagLimits(Options):
     dtype: Arithmetic | None = option(None, "the arithmetic in which weights are stored")
     bits: int | None = option(None, "the same by unit roundoff 2^-B", least=LEAST_BITS, most=MAX_BITS)
     norm: NormName = option("sup", "the worst case, or the mean square over independent tokens of variance 1 (needs heads)")
+    fresh: bool = option(False, "solve anew instead of re-checking the shipped certificate")
 
     def check(self) -> None:
         if self.dtype is not None and self.bits is not None:
@@ -146,6 +147,8 @@ class LagLimits(Options):
                 raise InputError("no mean-square law is known for heads of both types; give rpe lin or log")
             if self.heads is None:
                 raise InputError("the least mean square error depends on the number of heads; give heads")
+            if self.fresh:
+                raise InputError("no certificates of mean squares are shipped; fresh goes with norm sup")
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ so the infinite tail costs as many closed sums as the kernel has runs, however s
 good kernels vanish at integers.
 """
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
-from flint import arb, fmpq
+from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import InputError
 from analyzer.numbers.exact import interval
@@ -46,12 +48,13 @@ class SignedBank:
     def values(self, count: int) -> list[arb]:
         """κ(s) for 0 ≤ s < count; log heads do not see s = 0."""
         if self.rpe == "log":
-            return [arb(0), *(self.value(arb(s)) for s in range(1, count))]
-        ratios, terms, result = [(-arb(p)).exp() for p in self.decays], list(self.amplitudes), []
-        for _ in range(count):
-            result.append(sum(terms, arb(0)))
-            terms = [t * z for t, z in zip(terms, ratios, strict=True)]
-        return result
+            columns = [[a * v for v in _powers(p, count)] for a, p in zip(self.amplitudes, self.decays, strict=True)]
+            return [sum(row, arb(0)) for row in zip(*columns, strict=True)]
+        block = math.isqrt(count) + 1
+        far, near = ([(-arb(p) * step).exp() for p in self.decays] for step in (block, 1))
+        left = _geometric(list(self.amplitudes), far, -(-count // block))
+        right = _geometric([arb(1)] * len(near), near, block).transpose()
+        return (left * right).entries()[:count]
 
     def rest(self, start: int) -> arb:
         """Σ_{s≥start} κ(s), start ≥ 1."""
@@ -68,6 +71,32 @@ class SignedBank:
             raise InputError("the decays of a bank must differ")
         signs = [_sign(amplitude) for _, amplitude in pairs]
         return len(signs) - 1 if 0 in signs else sum(a != b for a, b in pairwise(signs))
+
+
+def _geometric(first: list[arb], ratios: list[arb], count: int) -> arb_mat:
+    """Row j: first_h · ratio_h^j. Two of them multiplied give z^{jB+k} for all j, k at once."""
+    rows = [first]
+    for _ in range(count - 1):
+        rows.append([t * z for t, z in zip(rows[-1], ratios, strict=True)])
+    return arb_mat(rows)
+
+
+def _powers(decay: fmpq, count: int) -> list[arb]:
+    """s^{−p} for 1 ≤ s < count, and 0 for s = 0: powers of primes, and products of what came before."""
+    found, p = [arb(0), arb(1)], -arb(decay)
+    for s, factor in enumerate(_factors(count)[2:], start=2):
+        found.append(found[factor] * found[s // factor] if factor else (p * arb(s).log()).exp())
+    return found[:count]
+
+
+@lru_cache(maxsize=8)
+def _factors(count: int) -> list[int]:
+    """A factor of every s < count, 0 where there is none but 1 and s."""
+    found = [0] * count
+    for s in range(2, math.isqrt(count) + 1):
+        if not found[s]:
+            found[s * s :: s] = [s] * len(range(s * s, count, s))
+    return found
 
 
 def _sign(value: arb) -> int:

@@ -2,15 +2,17 @@
 
 Heads seen as functions of their decay are such sums (`analyzer.limits.budgeted_error`), and they cancel: f is of size u where its
 terms are of size 1. So on a cell |q − q_0| ≤ r every term is expanded, e^{−ω(q_0 + rt)} = e^{−ωq_0} Σ_j (−ωr)^j/j! t^j, all terms are
-added up, and only then is anything estimated. A term whose size on the cell is below a floor goes into the rest, and so does an expansion
-after J terms, with |rest| ≤ 2 e^{−ωq_0} (ωr)^J/J! once ωr ≤ (J+1)/2. Cells grow geometrically, r = q_0/8, so a half line costs a number
+added up, and only then is anything estimated. A term whose size on the cell is below a floor goes into the rest, and so do the expansions
+after J terms, with |rest| ≤ 2 e^{−ωq_0} (ωr)^J/J! once ωr ≤ (J+1)/2; J is the same for all terms of a cell, so that adding them up is one
+product with the matrix of the moments ω_i^j/j!, which all cells share. Cells grow geometrically, r = q_0/8, so a half line costs a number
 of cells that is logarithmic in its ends; the polynomial on a cell is bounded piece by piece, bisecting where it matters.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from flint import arb, arb_poly
+from flint import arb, arb_mat, arb_poly
 
 SHARPNESS = 2.0**-11
 """A supremum is pursued until it is known to this relative accuracy."""
@@ -40,33 +42,84 @@ class ExponentialSum:
 
     frequencies: tuple[arb, ...]
     coefficients: tuple[tuple[arb, ...], ...]
+    _known: list[list[arb]] = field(default_factory=list, compare=False, repr=False)
+
+    def moments(self, j: int) -> list[arb]:
+        """ω_i^j/j! for all i; call it always at the same precision."""
+        while len(self._known) <= j:
+            last = self._known[-1] if self._known else None
+            following = [arb(1)] * len(self.frequencies)
+            if last is not None:
+                following = [m * w / len(self._known) for m, w in zip(last, self.frequencies, strict=True)]
+            self._known.append(following)
+        return self._known[j]
 
     def cell(self, centre: arb, radius: arb, accuracy: arb) -> SumCell:
         """The sum on a cell of q ≥ 0, with a rest below the accuracy."""
         floor = accuracy / len(self.frequencies)
-        total: list[arb] = []
         rest = arb(0)
         edge, near = centre + radius, (centre - radius).max(arb(0))
-        for frequency, coefficients in zip(self.frequencies, self.coefficients, strict=True):
-            height = abs(_horner([abs(c) for c in coefficients], edge)).upper()
+        kept: list[int] = []
+        heights: list[arb] = []
+        powers = _powers_of(edge, max(map(len, self.coefficients)))
+        for i, (frequency, coefficients) in enumerate(zip(self.frequencies, self.coefficients, strict=True)):
+            height = sum((abs(c) * power for c, power in zip(coefficients, powers, strict=False)), arb(0)).upper()
             size = height * (-frequency * near).exp()
             if size < floor:
                 rest += size
-                continue
-            step, power = frequency * radius, (-frequency * centre).exp()
-            series: list[arb] = []
-            while not (2 * step <= len(series) + 1 and abs(power) * height * 2 < floor):
-                series.append(power)
-                power = -power * step / len(series)
-            rest += 2 * abs(power) * height
-            if len(coefficients) > 1:
-                series = (arb_poly(list(coefficients))(arb_poly([centre, radius])) * arb_poly(series)).coeffs()
             else:
-                series = [coefficients[0] * term for term in series]
-            total += [arb(0)] * (len(series) - len(total))
-            for j, value in enumerate(series):
-                total[j] += value
-        return SumCell(centre, radius, total or [arb(0)], rest.upper())
+                kept.append(i)
+                heights.append(height)
+        if not kept:
+            return SumCell(centre, radius, [arb(0)], rest.upper())
+        steps = [self.frequencies[i] * radius for i in kept]
+        sizes = [(-self.frequencies[i] * centre).exp() for i in kept]
+        terms = _terms_needed(steps, [2 * a * h / floor for a, h in zip(sizes, heights, strict=True)])
+        omitted = self.moments(terms)
+        rest += 2 * radius**terms * sum((a * h * omitted[i] for a, h, i in zip(sizes, heights, kept, strict=True)), arb(0))
+        return SumCell(centre, radius, self._series(kept, sizes, centre, radius, terms), rest.upper())
+
+    def _series(self, kept: Sequence[int], sizes: Sequence[arb], centre: arb, radius: arb, terms: int) -> list[arb]:
+        """Σ_i P_i(q_0 + rt) e^{−ω_i q_0} Σ_{j<J} (−ω_i r t)^j/j! as a polynomial in t."""
+        length = max(len(self.coefficients[i]) for i in kept)
+        scaled = [[a * c for c in self.coefficients[i]] for a, i in zip(sizes, kept, strict=True)]
+        polynomials = [row + [arb(0)] * (length - len(row)) for row in scaled]
+        rows = [self.moments(j) for j in range(terms)]
+        moments = arb_mat([[row[i] for i in kept] for row in rows])
+        table = moments * (arb_mat(polynomials) * _shift(length, centre, radius))
+        total, scale = [arb(0)] * (length + terms - 1), arb(1)
+        for j, row in enumerate(table.tolist()):
+            for k, value in enumerate(row):
+                total[j + k] += scale * value
+            scale = -scale * radius
+        return total
+
+
+def _terms_needed(steps: Sequence[arb], sizes: Sequence[arb]) -> int:
+    """Least J ≥ 2ωr with size·(ωr)^J/J! < 1 for all terms, about: what is left out is enclosed whatever J is, if only 2ωr ≤ J + 1."""
+    logs = [(math.log(float(step)), math.log(max(float(size), 1e-300))) for step, size in zip(steps, sizes, strict=True) if step > 0]
+    low = max([1, *(math.ceil(2 * float(step.upper())) for step in steps)])
+    high = low
+    while any(size + high * step > math.lgamma(high + 1) for step, size in logs):
+        high += 32
+    while low < high:
+        middle = (low + high) // 2
+        enough = all(size + middle * step <= math.lgamma(middle + 1) for step, size in logs)
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return low
+
+
+def _shift(length: int, centre: arb, radius: arb) -> arb_mat:
+    """The matrix that turns the coefficients of P, as a row, into those of P(q_0 + rt): row m holds C(m, k) q_0^{m−k} r^k."""
+    near, far = _powers_of(centre, length), _powers_of(radius, length)
+    return arb_mat([[math.comb(m, k) * near[m - k] * far[k] if k <= m else arb(0) for k in range(length)] for m in range(length)])
+
+
+def _powers_of(base: arb, count: int) -> list[arb]:
+    found = [arb(1)]
+    while len(found) < count:
+        found.append(found[-1] * base)
+    return found
 
 
 def cells(function: ExponentialSum, end: arb, accuracy: arb) -> Iterator[SumCell]:
@@ -91,18 +144,22 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
     worst = arb(0)
     pieces = 0
     for cell in cells(function, end, accuracy / 64):
-        first, second = _derivative(cell.polynomial), _derivative(_derivative(cell.polynomial))
+        whole, first = arb_poly(cell.polynomial), arb_poly(cell.polynomial).derivative()
+        second = _derivative(_derivative(cell.polynomial))
         stack = [(arb(-1), arb(1))]
         while stack:
             left, right = stack.pop()
             pieces += 1
             middle, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
             over = arb(1) if divisor is None else divisor((cell.centre + cell.radius * left).lower().max(arb(0)))
-            value = abs(_horner(cell.polynomial, middle))
+            value = abs(whole(middle))
             piece = middle + arb(0, half)
             bend = abs(_horner(second, piece)).upper()
-            bound = ((value + abs(_horner(first, middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
-            best = best.max(value.mid() if divisor is None else (value / divisor((cell.centre + cell.radius * right).upper())).mid())
+            bound = ((value + abs(first(middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
+            if divisor is None:
+                best = best.max(value.mid())
+            elif not value <= best * over:  # the divisor grows
+                best = best.max((value / divisor((cell.centre + cell.radius * right).upper())).mid())
             if bound - cell.rest <= best * (1 + SHARPNESS) or pieces > MAX_PIECES or half < SMALLEST:  # the rest stays
                 worst = worst.max(bound)
             else:

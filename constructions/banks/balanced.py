@@ -25,8 +25,6 @@ from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat, fmpq
-from scipy.linalg import qr
-from scipy.optimize import linprog
 
 from analyzer.errors import Refusal
 from analyzer.lemmas.extraction import Rpe, golden
@@ -230,6 +228,8 @@ def _doubles(matrix: arb_mat) -> np.ndarray:
 
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
+    from scipy.optimize import linprog  # not loaded where a shipped certificate answers
+
     zeros = np.zeros(table.shape[1])
     for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
         tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
@@ -332,7 +332,7 @@ class Balance:
                 heads, solution = solve(rows, goal, heads, self._price)
                 if solution.value > 1 - 1e-6:
                     return
-                dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual))
+                dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual)).merged()
                 self._heads = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
                 fresh = [head for family in FAMILIES[self.rpe] for head in _peaks(dual, family, self.unit)]
                 if not fresh:
@@ -443,6 +443,9 @@ def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[
 
     What the lag law promises for fewer heads than it asks for; `analyzer.limits.lag_law.orthogonal_input` turns it into a certificate.
     """
+    from scipy.linalg import qr
+    from scipy.optimize import linprog
+
     places = 2 * lag - 1
     with working_precision(256 + 64 * len(heads)):
         rows = Rows(tuple(range(1, places + 2)))

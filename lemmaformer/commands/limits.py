@@ -157,7 +157,7 @@ def dp_free(**keywords: Any) -> Answer:
 
 
 @limits.command(
-    "lag", short_help="Heads and bits that a lag costs.", epilog="Example: lemmaformer limits lag --lag 4 --dtype float32  (10 seconds)"
+    "lag", short_help="Heads and bits that a lag costs.", epilog="Example: lemmaformer limits lag --lag 4 --dtype float32  (2 seconds)"
 )
 @click.option("--lag", type=int, help="How many tokens back.")
 @options_of(LagLimits, leave_out=("bits",))
@@ -177,7 +177,7 @@ def lag(
     if wants_horizon:
         if lag is not None or "heads" in said or "norm" in said or certificate is not None:
             raise InputError("--horizon looks for the lag itself; --lag, --heads, --norm and --certificate do not go with it")
-        found = lf.limits.horizon(said.get("rpe", "lin"), bits=sizes, dtype=said.get("dtype"), curves=figure is not None)
+        found = lf.limits.horizon(**said, bits=sizes, curves=figure is not None)
         return found if figure is None else found.draw(figure)
     if lag is None or (sizes is not None and len(sizes) > 1):
         raise InputError("give --lag, or --horizon; a range of bits goes with --horizon")

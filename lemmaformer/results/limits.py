@@ -39,6 +39,11 @@ class LagLimit(Result):
         return None if self._pair is None else self._pair["upper"]
 
     @property
+    def source(self) -> str | None:
+        """Whether the pair comes from a shipped certificate, re-checked, from a search, or from the lag law; None without an arithmetic."""
+        return cast("str | None", self.data.get("source"))
+
+    @property
     def _pair(self) -> "Mapping[str, float] | None":
         return cast("Mapping[str, float] | None", self.data.get("mean_square", self.data["budgeted_error"]))
 

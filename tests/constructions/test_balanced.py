@@ -22,7 +22,7 @@ CASES = [("lin", 8, (1, 2)), ("lin", 24, (1, 3, 5, 6)), ("log", 8, (1, 2)), ("lo
 def test_both_sides_meet(rpe: str, bits: int, lags: tuple[int, ...]) -> None:
     unit = fmpq(1, 2**bits)
     for lag in lags:
-        pair = lag_limit(rpe, lag, unit, bits)
+        pair = lag_limit(rpe, lag, unit, bits, fresh=True)
         assert pair.lower <= pair.upper <= 1
         if pair.upper < 0.9:
             assert pair.ratio <= (1.02 if lag <= 4 else 1.10)
@@ -35,7 +35,7 @@ def test_both_sides_meet(rpe: str, bits: int, lags: tuple[int, ...]) -> None:
 def test_rounded_banks_stay_within_three_times_the_budget(rpe: str, dtype: str, lag: int) -> None:
     """Weights rounded to the type, decays stored exactly in it: the worst case over all inputs is the exact ℓ¹ norm."""
     bits = {"float32": 24, "float64": 53}[dtype]
-    pair = lag_limit(rpe, lag, fmpq(1, 2**bits), bits)
+    pair = lag_limit(rpe, lag, fmpq(1, 2**bits), bits, fresh=True)
 
     def stored(value: fmpq) -> fmpq:
         return rational(float(np.array(nearest(value), dtype=dtype)))
@@ -51,7 +51,7 @@ def test_horizons() -> None:
     """bfloat16 and float32, from both sides; log sees one token more than lin in bfloat16, one less in float32."""
     expected = {("lin", 8): 1, ("lin", 24): 5, ("log", 8): 2, ("log", 24): 4}
     for (rpe, bits), lag in expected.items():
-        found = horizon(rpe, fmpq(1, 2**bits), bits)
+        found = horizon(rpe, fmpq(1, 2**bits), bits, fresh=True)
         assert found.horizon == lag and found.upper < 0.5 <= found.next_lower
 
 
@@ -59,7 +59,7 @@ def test_horizons() -> None:
     "bits,lag,exact", [(9, 1, True), (14, 2, False), (19, 4, True), (28, 5, False), (33, 7, True), (41, 8, False), (64, 13, False)]
 )
 def test_the_rule_is_right_or_one_too_large(bits: int, lag: int, exact: bool) -> None:
-    found = horizon("lin", fmpq(1, 2**bits), bits)
+    found = horizon("lin", fmpq(1, 2**bits), bits, fresh=True)
     assert found.horizon == lag and found.upper < 0.5 <= found.next_lower
     assert found.rule == lag + (0 if exact else 1)
 
@@ -69,7 +69,7 @@ def test_few_heads() -> None:
     unit = fmpq(1, 2**24)
     uppers = [lag_limit("lin", 3, unit, 24, heads).upper for heads in (3, 4, 6, 9)]
     assert uppers == sorted(uppers, reverse=True)
-    best = lag_limit("lin", 3, unit, 24)
+    best = lag_limit("lin", 3, unit, 24, fresh=True)
     assert best.upper <= uppers[-1] <= 1.2 * best.upper
     assert lag_limit("lin", 3, unit, 24, 2).lower == 1.0
 

@@ -31,6 +31,18 @@ def test_tails_enclose_the_sum(rpe: str, data: st.DataObject) -> None:
         assert crude_tail(bank, start) >= least.lower()
 
 
+@pytest.mark.parametrize("rpe", ["lin", "log"])
+@pytest.mark.parametrize("count", [1, 2, 30, 1000])
+def test_values_at_once_are_those_one_by_one(rpe: str, count: int) -> None:
+    """Matrix products (lin) and multiplicativity (log) against every term by itself: balls of the same numbers, both sharp."""
+    with working_precision(128):
+        bank = SignedBank(rpe, (fmpq(9, 8), fmpq(5, 2), fmpq(40)), (arb(3), arb(-7), arb(2) ** 40))
+        found = bank.values(count)
+        assert len(found) == count and (rpe == "lin" or found[0] == 0)
+        for s in range(rpe == "log", count):
+            assert found[s].overlaps(bank.value(arb(s))) and found[s].rad() < arb(2) ** -60
+
+
 def test_zeros_at_integers_are_no_obstacle() -> None:
     """κ(s) = x(x − e^-2)(x − e^-5) at x = e^-s vanishes exactly at s = 2 and 5, and changes sign there."""
     with working_precision(200):

@@ -32,6 +32,18 @@ def random_dual(rng: random.Random) -> Dual:
     return Dual(tuple(edges), tuple(fmpq(rng.randint(-64, 64), 64) for _ in edges))
 
 
+def test_merged_edges_leave_the_sequence_as_it_is() -> None:
+    rng = random.Random(5)
+    for _ in range(20):
+        edges = tuple(sorted(rng.sample(range(40), 12)))
+        dual = Dual(edges, tuple(fmpq(rng.randint(-1, 1)) for _ in edges))
+        merged = dual.merged()
+        assert len(merged.edges) < len(edges) and all(merged.at(s) == dual.at(s) for s in range(60)) and merged.merged() == merged
+        with working_precision(160):
+            for family in ("lin", "log"):
+                assert transform_at(merged, (family, fmpq(5, 4))).overlaps(transform_at(dual, (family, fmpq(5, 4))))
+
+
 @pytest.mark.parametrize("family", ["lin", "log"])
 def test_no_head_exceeds_the_supremum(family: str) -> None:
     rng = random.Random(1)

@@ -129,7 +129,7 @@ def mechanism() -> tuple[Construction, Certificate, list[dict[str, Any]]]:
 
 
 def horizons() -> list[dict[str, Any]]:
-    """How far one layer sees, per type of heads and arithmetic (log heads in float64 take a minute: `limits lag` finds that horizon)."""
+    """How far one layer sees, per type of heads and arithmetic (log heads in float64: `limits lag` finds that horizon)."""
     rows = []
     for rpe, names in (("lin", ("bfloat16", "float32", "float64")), ("log", ("bfloat16", "float32"))):
         for name in names:

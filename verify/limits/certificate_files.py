@@ -17,23 +17,19 @@ from flint import arb, fmpq
 
 from analyzer.errors import InputError
 from analyzer.limits import budgeted_error as theorem
-from analyzer.limits.budgeted_error import Dual, PricedBank
-from analyzer.numbers.exact import from_text, lower, magnitude, nearest, to_text, upper, working_precision
+from analyzer.numbers.exact import lower, magnitude, nearest, to_text, upper, working_precision
 from constructions.files.places import write_file
+from verify.limits.exact_parts import bank_as_data, dual_as_data, heads_as_data, read_bank, read_dual, read_exact, read_heads
 from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, shown_by
 
 FORMAT = "lemmaformer-limit"
 VERSION = 1
 MAX_BYTES = 1 << 26
-MAX_EDGE = 1 << 2048
 SLACK = 2.0**-20
 """By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
 SMALLEST_UNIT = fmpq(1, 2**96)
-MAX_ENTRIES, MAX_EDGES, MAX_HEADS = 256, 4096, 128
-"""Sizes beyond which a file is taken for damage."""
-LARGEST = fmpq(2) ** 192
-FINEST = 4096
-"""Numbers of a certificate are at most 2^192, with denominators of at most so many bits."""
+MAX_ENTRIES = 256
+"""More of them are taken for damage."""
 
 
 def certificate(
@@ -43,19 +39,13 @@ def certificate(
     data: dict[str, Any] = {"format": FORMAT, "version": VERSION, "claim": "lag" if heads is None else "slopes"}
     data |= {"rpe": rpe, "unit": to_text(unit)}
     if heads is not None:
-        data["heads"] = _heads(heads)
+        data["heads"] = heads_as_data(heads)
     return data | {"entries": [_entry(pair) for pair in pairs]}
 
 
-def _heads(heads: Sequence[tuple[str, fmpq]]) -> list[list[str]]:
-    return [[rpe, to_text(decay)] for rpe, decay in heads]
-
-
 def _entry(pair: Pair | Audit) -> dict[str, Any]:
-    bank, dual = pair.bank, pair.dual
-    primal = {"heads": _heads(bank.heads), "weights": [to_text(w) for w in bank.weights], "residual": to_text(bank.residual)}
-    sequence = {"edges": [str(e) for e in dual.edges], "values": [to_text(v) for v in dual.values]}
-    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), "primal": primal, "dual": sequence}
+    sides = {"primal": bank_as_data(pair.bank), "dual": dual_as_data(pair.dual)}
+    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), **sides}
 
 
 def write_json(path: Path, data: dict[str, Any], overwrite: bool = False) -> None:
@@ -86,10 +76,10 @@ def check(data: Any) -> dict[str, Any]:
         raise InputError("a certificate claims something about lags or slopes, for lin, log or mixed heads")
     if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_ENTRIES:
         raise InputError(f"a certificate has between 1 and {MAX_ENTRIES} entries")
-    unit = _exact(data.get("unit", ""))
+    unit = read_exact(data.get("unit", ""))
     if not SMALLEST_UNIT <= unit < 1:
         raise InputError("the certificate's unit roundoff is not between 2^-96 and 1")
-    heads = _read_heads(data.get("heads"), rpe) if claim == "slopes" else None
+    heads = read_heads(data.get("heads"), rpe) if claim == "slopes" else None
     rows, faults = [], []
     for entry in entries:
         row, found = _check_entry(entry, rpe, unit, heads)
@@ -103,7 +93,7 @@ def _check_entry(entry: Any, rpe: Any, unit: fmpq, heads: tuple[tuple[str, fmpq]
         raise InputError("an entry of a certificate has a lag")
     lag = entry["lag"]
     check_lag(lag)
-    bank, dual = _read_bank(entry.get("primal"), rpe), _read_dual(entry.get("dual"))
+    bank, dual = read_bank(entry.get("primal"), rpe), read_dual(entry.get("dual"))
     if heads is not None and not set(bank.heads) <= set(heads):
         raise InputError(f"lag {lag}: the bank has heads that are not among those audited")
     least = lower(shown_by(dual, lag, unit, rpe) if heads is None else audit_lower(heads, dual, lag, unit))
@@ -126,44 +116,6 @@ def _number(entry: dict[str, Any], name: str) -> float:
         return math.nan
 
 
-def _exact(text: Any) -> fmpq:
-    """An exact number of moderate size."""
-    value = from_text(text)
-    if abs(value) > LARGEST or value.q.bit_length() > FINEST:
-        raise InputError(f"{str(text)[:20]!r}… is absurdly large or fine for a certificate")
-    return value
-
-
-def _read_heads(data: Any, rpe: str) -> tuple[tuple[str, fmpq], ...]:
-    if not isinstance(data, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
-        raise InputError("heads are pairs of a type and a decay")
-    heads = tuple((str(kind), _exact(decay)) for kind, decay in data)
-    if len(heads) > MAX_HEADS:
-        raise InputError(f"a certificate has at most {MAX_HEADS} heads")
-    for kind, decay in heads:
-        least = 1 if kind == "log" else 0
-        if kind not in theorem.FAMILIES[rpe] or (decay - least) * (1 << 40) < 1 or decay > 1 << 20:
-            raise InputError(f"a head of the certificate is not of the type {rpe}, or its decay is out of range")
-    return heads
-
-
-def _read_bank(data: Any, rpe: str) -> PricedBank:
-    if not isinstance(data, dict) or set(data) != {"heads", "weights", "residual"} or not isinstance(data["weights"], list):
-        raise InputError("the primal side has heads, weights and a residual")
-    return PricedBank(_read_heads(data["heads"], rpe), tuple(_exact(w) for w in data["weights"]), _exact(data["residual"]))
-
-
-def _read_dual(data: Any) -> Dual:
-    if not isinstance(data, dict) or set(data) != {"edges", "values"} or not all(isinstance(v, list) for v in data.values()):
-        raise InputError("the dual side has edges and values")
-    edges = [from_text(e) for e in data["edges"]]
-    if len(edges) > MAX_EDGES:
-        raise InputError(f"a dual sequence has at most {MAX_EDGES} edges")
-    if any(e.q != 1 or not 0 <= e < MAX_EDGE for e in edges):
-        raise InputError("the edges of a dual sequence are whole numbers")
-    return Dual(tuple(int(e.p) for e in edges), tuple(_exact(v) for v in data["values"]))
-
-
 DRAWN_EDGE = 10**12
 """Edges of a dual sequence beyond this are left out of figures."""
 
@@ -175,7 +127,7 @@ def sides(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _sides(entry: dict[str, Any], rpe: str) -> dict[str, Any]:
-    bank, dual = _read_bank(entry["primal"], rpe), _read_dual(entry["dual"])
+    bank, dual = read_bank(entry["primal"], rpe), read_dual(entry["dual"])
     count = 2 * entry["lag"] + 8
     with working_precision(128 + max(0, magnitude(arb(bank.weight_sum)))):
         groups = [group for group in (bank.runs("lin"), bank.runs("log")) if group is not None]

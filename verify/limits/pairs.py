@@ -1,37 +1,48 @@
 """What no network of a class can do, as pairs lower ≤ optimum ≤ upper, both sides certified.
 
 `lag_limit` and `horizon` are about the budgeted error E_u(T) over all decays, `audit` about given decays (the slopes of a real model).
-The search (`constructions.banks.balanced`) proposes a bank and a dual sequence; what is reported is recomputed from them in ball
-arithmetic.
+The search (`constructions.banks.balanced`) proposes a bank and a dual sequence, and so do the shipped certificates of the standard lags
+and arithmetics (`verify.limits.shipped`); what is reported is recomputed from them in ball arithmetic. A certificate that shows less than
+it claims, or less than a search would, is put aside and the search is made.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import InputError, Refusal
+from analyzer.errors import InputError, LemmaformerError, Refusal
 from analyzer.limits import budgeted_error as theorem
 from analyzer.limits.budgeted_error import Dual, PricedBank, RpeSet
 from analyzer.limits.lag_law import applies, lag_law
 from analyzer.limits.pi_law import best_pi_bound, hand_bound, rule
-from analyzer.numbers.exact import lower, maximum, nearest, rational, to_text, upper, working_precision
+from analyzer.numbers.exact import dyadic, lower, maximum, nearest, rational, to_text, upper, working_precision
 from analyzer.ranges import check_range
 from constructions.banks.balanced import Balance, as_priced, balanced_bank, fixed_decays
+from verify.limits.shipped import table
+from verify.limits.shipped.table import Witness
 
 HALF = arb(1) / 2
 SHARP = 1.02
 """Pairs further apart than this are searched for once more, at the lag itself."""
+LOOSE = 1.1
+"""Searches for mixed heads may leave pairs this far apart, and searching again finds no more."""
+FAR = 0.9
+"""Lower bounds from which on the zero network, whose error is 1, is as good as any bank: sharper ones are not looked for."""
 MAX_LAG = 256
 """Lags beyond this are far behind every horizon: 64 bits see 13 tokens back."""
 MAX_BITS = 64
 """Beyond, column generation takes minutes."""
 LEAST_BITS = 2
 ZERO = PricedBank((), (), fmpq(0))
+SOLVED = "solved"
+SHIPPED = "shipped certificate, re-checked"
+LAG_LAW = "lag law"
+"""Where a pair comes from; both its sides are recomputed whatever it says."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,7 @@ class Pair:
     bank: PricedBank
     dual: Dual
     shown: float
+    source: str = SOLVED
 
     @property
     def ratio(self) -> float:
@@ -63,6 +75,8 @@ def _balance(rpe: RpeSet, unit: fmpq) -> Balance:
 def forget() -> None:
     """Start anew: what was found for a lag helps with the next one, so answers, all of them right, depend on what was asked before."""
     _balance.cache_clear()
+    shipped_pair.cache_clear()
+    table.forget()
 
 
 @lru_cache(maxsize=256)
@@ -91,36 +105,91 @@ def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tupl
     return max(values, key=lambda pair: float(pair[0]))
 
 
-def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | None = None) -> Pair:
-    """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads."""
+def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | None = None, fresh: bool = False) -> Pair:
+    """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads.
+
+    It is that of the shipped certificate if there is one that shows what it claims, and otherwise, or if `fresh`, that of a search.
+    """
     check_lag(lag)
-    balance = _balance(rpe, unit)
-    beyond = rule(unit) + BEYOND
-    if lag > beyond and heads is None:
-        return _far_pair(rpe, lag, unit, decay_bits, beyond)
+    longest = longest_searched(unit)
+    if lag > longest and heads is None:
+        return _far_pair(rpe, lag, unit, decay_bits, fresh)
     if heads is not None and heads < lag_law(rpe, (lag,)).heads:
         dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
-        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0)
-    pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
-    if pair.ratio > SHARP and pair.lower < 0.9:
-        balance.dual(lag)
-        pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+        return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0, LAG_LAW)
+    pair = (None if fresh else shipped_pair(rpe, lag, unit, decay_bits)) or _solved_pair(rpe, lag, unit, decay_bits)
     if heads is not None and len(pair.bank.heads) > heads:
         few = _few_heads(rpe, lag, unit, heads, decay_bits)
         pair = _pair(rpe, lag, unit, few, [pair.dual])
     return pair
 
 
+def _solved_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
+    """The pair that a search finds, with what earlier searches found.
+
+    A search for a short lag of mixed heads in many bits may end early; heads and sequences of the longest lag in reach serve it as well.
+    Behind the horizon, where no bank is better than the zero bank, sequences of shorter lags may be small at just this lag. One for a
+    smaller u, for which a bank can serve longer lags, is feasible for u too.
+    """
+    balance = _balance(rpe, unit)
+    pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if pair.ratio > SHARP and pair.lower < FAR:
+        balance.dual(lag)
+        pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    if pair.ratio > LOOSE and pair.bank.heads and lag < rule(unit):
+        balance.dual(rule(unit))
+        pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
+    for share in FINER:
+        if pair.lower < FAR and not pair.bank.heads:
+            pair = _pair(rpe, lag, unit, ZERO, [pair.dual, _balance(rpe, unit / share).dual(lag)])
+    return pair
+
+
+FINER = (16, 256)
+"""By so much smaller u are tried."""
+
+
+@lru_cache(maxsize=256)
+def shipped_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | None:
+    """The pair that the shipped certificate shows, recomputed from its bank and its sequence.
+
+    None if there is no certificate; if its exact numbers show less than it claims, so that it is damaged; if the two sides are further
+    apart than a search leaves them; or if its decays have more bits than asked for.
+    """
+    bits = table.bits_of(unit, decay_bits)
+    hint = None if bits is None else table.lag_hint(rpe, bits, lag)
+    if hint is None or not _fits(hint.bank, decay_bits):
+        return None
+    try:
+        pair = _pair(rpe, lag, unit, hint.bank, [hint.dual])
+    except LemmaformerError:
+        return None
+    shown = hint.lower <= pair.shown and pair.upper <= hint.upper and pair.lower <= pair.upper
+    close = pair.ratio <= (LOOSE if rpe == "mixed" else SHARP)
+    return replace(pair, source=SHIPPED) if shown and close else None
+
+
+def _fits(bank: PricedBank, decay_bits: int) -> bool:
+    """Whether all decays have at most so many significant bits."""
+    with working_precision(1 << 12):
+        return all(dyadic(arb(p), decay_bits) == p for _, p in bank.heads)
+
+
 BEYOND = 4
 """Lags this far behind the rule ⌊ln(1/u)/π⌋ are out of reach of every type; sequences of shorter lags and differences show it."""
 
 
-def _far_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, near: int) -> Pair:
+def longest_searched(unit: fmpq) -> int:
+    """The longest lag for which banks are looked for."""
+    return rule(unit) + BEYOND
+
+
+def _far_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, fresh: bool) -> Pair:
     """The pair of a lag far behind the horizon: the zero network above, below what is known of a lag near it."""
-    known = lag_limit(rpe, near, unit, decay_bits).dual
+    near = lag_limit(rpe, longest_searched(unit), unit, decay_bits, fresh=fresh)
     orders = range(2, min(lag, theorem.MAX_ORDER), 3)
     differences = [] if rpe == "lin" else [theorem.difference_dual(lag, order) for order in orders]
-    return _pair(rpe, lag, unit, ZERO, [known, *differences])
+    return replace(_pair(rpe, lag, unit, ZERO, [near.dual, *differences]), source=near.source)
 
 
 def _pair(rpe: RpeSet, lag: int, unit: fmpq, bank: PricedBank, duals: Sequence[Dual]) -> Pair:
@@ -146,7 +215,7 @@ class CertifiedHorizon:
     """The largest T with E_u(T) < 1/2: `upper` at it is below 1/2, and for every longer lag the error is at least 1/2.
 
     `next_lower` is the certified lower bound at T + 1; lags up to `checked` were settled one by one, after which a closed argument
-    settles all others (see `analyzer.limits.budgeted_error`).
+    settles all others (see `analyzer.limits.budgeted_error`). `bank` is what reaches `upper`, and `beyond` what shows the lower bounds.
     """
 
     rpe: RpeSet
@@ -156,32 +225,78 @@ class CertifiedHorizon:
     next_lower: float
     checked: int
     rule: int
+    bank: PricedBank
+    beyond: tuple[Witness, ...]
+    source: str = SOLVED
 
 
-def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Callable[[str], None] = lambda _: None) -> CertifiedHorizon:
-    """The horizon, certified from both sides."""
+Step = Callable[[str], None]
+
+
+def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Step = lambda _: None, fresh: bool = False) -> CertifiedHorizon:
+    """The horizon, certified from both sides: by the shipped certificate if it shows it, and otherwise, or if `fresh`, by a search."""
+    known = None if fresh else shipped_horizon(rpe, unit, decay_bits, step)
+    if known is not None:
+        return known
     guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
-    lag, best = _seen(rpe, unit, guess, decay_bits, step)
-    if rpe == "lin":
-        after = least_beyond(rpe, lag + 1, unit, step)
-        return CertifiedHorizon(rpe, unit, lag, best, after, lag + 1, rule(unit))
-    last = theorem.far_lag(unit, rpe)
-    lowers = [least_beyond(rpe, longer, unit, step) for longer in range(lag + 1, last)]
-    return CertifiedHorizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, max(last - 1, lag), rule(unit))
+    lag, best, bank = _seen(rpe, unit, guess, decay_bits, step)
+    shown = [_shown_beyond(rpe, longer, unit, step) for longer in _settled(rpe, lag, unit)]
+    lowers, beyond = [lower(least) for least, _ in shown], tuple(witness for _, witness in shown)
+    return CertifiedHorizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, lag + len(shown), rule(unit), bank, beyond)
 
 
-def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[str], None]) -> tuple[int, float]:
-    """(the largest lag around the guess with E_u < 1/2, its upper side); lag 0 if there is none."""
-    balance, lag, best = _balance(rpe, unit), guess, 0.0
+def shipped_horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Step = lambda _: None) -> CertifiedHorizon | None:
+    """The horizon by the shipped certificate, recomputed; None if there is none or if it does not show that this is the horizon.
 
-    def seen(candidate: int) -> float | None:
+    A lag too short cannot pass: a sequence that shows 1/2 at a lag that some bank serves with less does not exist. Nor can one too long.
+    """
+    bits = table.bits_of(unit, decay_bits)
+    hint = None if bits is None else table.horizon_hint(rpe, bits)
+    if hint is None or not _fits(hint.bank, decay_bits):
+        return None
+    longer, lowers = _settled(rpe, hint.lag, unit), []
+    try:
+        most = theorem.upper_bound(hint.bank, hint.lag, unit)
+        if not most < HALF or len(hint.beyond) != len(longer):
+            return None
+        for lag, witness in zip(longer, hint.beyond, strict=True):
+            step(f"{rpe} beyond: lag {lag}")
+            least = _witnessed(rpe, lag, unit, witness)
+            if not least >= HALF:
+                return None
+            lowers.append(lower(least))
+    except LemmaformerError:
+        return None
+    after = lowers[0] if lowers else 1.0
+    lag = hint.lag
+    return CertifiedHorizon(rpe, unit, lag, upper(most), after, lag + len(lowers), rule(unit), hint.bank, hint.beyond, SHIPPED)
+
+
+def _settled(rpe: RpeSet, lag: int, unit: fmpq) -> range:
+    """The lags beyond one that must be settled one by one: for lin the next (E_u grows), otherwise all before the closed argument."""
+    return range(lag + 1, lag + 2 if rpe == "lin" else theorem.far_lag(unit, rpe))
+
+
+def _witnessed(rpe: RpeSet, lag: int, unit: fmpq, witness: Witness) -> arb:
+    """The lower bound of E_u(T) that a witness shows."""
+    if witness is None:
+        return best_pi_bound(lag, unit)[0] if rpe == "lin" else arb(0)
+    dual = theorem.difference_dual(lag, witness) if isinstance(witness, int) else witness
+    return _best_dual(rpe, lag, unit, [dual])[0]
+
+
+def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Step) -> tuple[int, float, PricedBank]:
+    """(the largest lag around the guess with E_u < 1/2, its upper side, the bank); lag 0 if there is none."""
+    balance, lag, best = _balance(rpe, unit), guess, (0.0, ZERO)
+
+    def seen(candidate: int) -> tuple[float, PricedBank] | None:
         step(f"{rpe} lag {candidate}")
         if rpe == "lin" and best_pi_bound(candidate, unit)[0] >= HALF:
             return None
         for bank in _proposals(balance, candidate, decay_bits):
             value = upper(theorem.upper_bound(bank, candidate, unit))
             if value < 0.5:
-                return value
+                return value, bank
         return None
 
     while lag >= 1:
@@ -195,7 +310,7 @@ def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Callable[[
         if found is None:
             break
         lag, best = lag + 1, found
-    return lag, best
+    return lag, *best
 
 
 def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[PricedBank]:
@@ -205,34 +320,48 @@ def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[PricedBa
     yield balance.bank(lag, decay_bits)
 
 
-def least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Callable[[str], None]) -> float:
+def least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> float:
     """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a finer arithmetic."""
+    return lower(_shown_beyond(rpe, lag, unit, step)[0])
+
+
+def _shown_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> tuple[arb, Witness]:
+    """(a lower bound of E_u(T) that is at least 1/2, what shows it)."""
     step(f"{rpe} beyond: lag {lag}")
     if rpe == "lin":
         closed, _ = best_pi_bound(lag, unit)
         if closed >= HALF:
-            return lower(closed)
-    best = _best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0]
+            return closed, None
+    found = _best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))
+    best, witness = found[0], cast(Witness, found[1])
     for order in range(min(lag - 1, theorem.MAX_ORDER), 1, -3):
         if best >= HALF:
-            return lower(best)
-        best = best.max(_best_dual(rpe, lag, unit, [theorem.difference_dual(lag, order)])[0])
+            return best, witness
+        shown = _witnessed(rpe, lag, unit, order)
+        best, witness = (shown, order) if shown > best else (best, witness)
     finer = unit
     while not best >= HALF:
         finer = finer / 16  # a sequence for a smaller u is feasible for u
         if finer < unit / 2**64:
             raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
-        best = best.max(_best_dual(rpe, lag, unit, [_balance(rpe, finer).dual(lag)])[0])
-    return lower(best)
+        dual = _balance(rpe, finer).dual(lag)
+        shown = _witnessed(rpe, lag, unit, dual)
+        best, witness = (shown, dual) if shown > best else (best, witness)
+    return best, witness
 
 
-def least_known(rpe: RpeSet, lag: int, unit: fmpq) -> float:
-    """A lower bound of E_u(T) by the sequences found so far, for any lag; by one that is looked for if there are none."""
-    return lower(_best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0])
+def least_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
+    """A lower bound of E_u(T) by the shipped certificate, or by the sequences found so far, for any lag; by one that is looked for if
+    there are none."""
+    known = shipped_pair(rpe, lag, unit, decay_bits)
+    return lower(_best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0]) if known is None else known.lower
 
 
 def best_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
-    """An upper bound of E_u(T) by the bank of the decays found so far."""
+    """An upper bound of E_u(T) by the shipped certificate, or by the bank of the decays found so far."""
+    known = shipped_pair(rpe, lag, unit, decay_bits)
+    if known is not None:
+        return known.upper
     return upper(theorem.upper_bound(_balance(rpe, unit).bank(lag, decay_bits), lag, unit))
 
 
@@ -313,6 +442,7 @@ def describe_pair(pair: Pair) -> dict[str, Any]:
     bank = pair.bank
     result: dict[str, Any] = {
         "unit": to_text(pair.unit),
+        "source": pair.source,
         "budgeted_error": {"lower": pair.lower, "upper": pair.upper},
         "ratio": pair.ratio,
         "heads_used": len(bank.heads),
@@ -335,14 +465,15 @@ def describe_horizon(found: CertifiedHorizon) -> dict[str, Any]:
         "next_lower": found.next_lower,
         "settled_one_by_one": found.checked,
         "rule": found.rule,
+        "source": found.source,
     }
 
 
-def curve(rpe: RpeSet, unit: fmpq, decay_bits: int, longest: int) -> list[dict[str, Any]]:
+def curve(rpe: RpeSet, unit: fmpq, decay_bits: int, longest: int, fresh: bool = False) -> list[dict[str, Any]]:
     """Both sides for the lags 1 to `longest`, and for lin the π-law beside them."""
     rows: list[dict[str, Any]] = []
     for lag in range(1, longest + 1):
-        pair = lag_limit(rpe, lag, unit, decay_bits)
+        pair = lag_limit(rpe, lag, unit, decay_bits, fresh=fresh)
         row = {"lag": lag, "lower": pair.lower, "upper": pair.upper}
         rows.append(row | ({"pi_law": lower(best_pi_bound(lag, unit)[0])} if rpe == "lin" else {}))
     return rows

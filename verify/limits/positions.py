@@ -192,11 +192,11 @@ class Audits:
     def _searched(self, rpe: RpeSet, lag: int, floor: float, most: float, wider: Sequence[RpeSet]) -> LagCell:
         unit = self.given.unit
         self.step(f"{rpe} lag {lag}")
-        floor = max(floor, least_known(rpe, lag, unit))
+        floor = max(floor, least_known(rpe, lag, unit, self.given.bits))
         if most >= 0.5 and floor < 0.5:
             most = min(most, best_known(rpe, lag, unit, self.given.bits))
         for other in wider if most >= 0.5 and floor < 0.5 else ():
-            floor = max(floor, least_known(other, lag, unit))
+            floor = max(floor, least_known(other, lag, unit, self.given.bits))
         if most >= 0.5 and floor < 0.5:
             try:
                 floor = max(floor, least_beyond(rpe, lag, unit, self.step))

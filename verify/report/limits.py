@@ -41,6 +41,7 @@ def _show_lag(result: dict[str, Any]) -> None:
     out.print(table("", ["E_u", "value"], rows))
     used = f"{result['heads_used']} heads" if result["heads_used"] else "the zero network"
     out.print(f"upper bound by {used}, weights adding up to {number(result['weights_l1'])}")
+    out.print(f"source: {result['source']}")
 
 
 def show_mean_square(pair: dict[str, Any], title: str) -> None:
