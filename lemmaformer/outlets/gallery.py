@@ -40,7 +40,7 @@ def gallery(out: str | Path, *, only: tuple[str, ...] | None = None) -> Gallery:
     >>> import lemmaformer as lf
     >>> found = lf.gallery("gallery", only=("thm-3.1",))
     >>> found.networks[0]["theorem"], found.networks[0]["roles"]
-    ('thm-3.1', {'extract': 5})
+    ('thm-3.1', {'extract': 4})
     """
     from constructions.files.card import check_new_folder, new_folder
     from lemmaformer.progress import counting

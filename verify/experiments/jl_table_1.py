@@ -46,7 +46,7 @@ Report = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
-class Reader:
+class ImageReader:
     """A model: its start for a seed and its scores; `clipped`: its gradients are."""
 
     name: str
@@ -56,9 +56,9 @@ class Reader:
 
 
 READERS = (
-    Reader(TRANSFORMER, partial(initial, rank=RANK), class_scores, False),
-    Reader(f"linear RNN, {UNITS} units", initial_rnn, recurrent_scores, True),
-    Reader(f"tanh RNN, {UNITS} units", initial_rnn, partial(recurrent_scores, activation=jnp.tanh), True),
+    ImageReader(TRANSFORMER, partial(initial, rank=RANK), class_scores, False),
+    ImageReader(f"linear RNN, {UNITS} units", initial_rnn, recurrent_scores, True),
+    ImageReader(f"tanh RNN, {UNITS} units", initial_rnn, partial(recurrent_scores, activation=jnp.tanh), True),
 )
 
 
@@ -83,7 +83,9 @@ def split(images: np.ndarray, labels: np.ndarray) -> tuple[tuple[np.ndarray, np.
     return (images[~held], labels[~held]), (images[held], labels[held])
 
 
-def train(reader: Reader, order: str, data: tuple[np.ndarray, np.ndarray], protocol: tuple[int, int], report: Report | None) -> OrderRow:
+def train(
+    reader: ImageReader, order: str, data: tuple[np.ndarray, np.ndarray], protocol: tuple[int, int], report: Report | None
+) -> OrderRow:
     """All seeds of one model and order in one run; `protocol` is (seeds, steps)."""
     seeds, steps = protocol
     (images, labels), held_out = split(*data)
@@ -115,7 +117,7 @@ def train(reader: Reader, order: str, data: tuple[np.ndarray, np.ndarray], proto
     return OrderRow(reader.name, order, *wrong)
 
 
-def _wrong(reader: Reader, networks: Any, chosen: np.ndarray, part: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _wrong(reader: ImageReader, networks: Any, chosen: np.ndarray, part: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """The share of wrong classes of every member."""
     images, labels = jnp.asarray(part[0]), jnp.asarray(part[1])
 
