@@ -62,7 +62,7 @@ def _split(attention: Attention, constants: Constants) -> tuple[np.ndarray, np.n
 def check_streamed(network: Transformer, constants: tuple[Constants, ...]) -> None:
     """Refuse networks whose heads need all tokens so far."""
     if network.dtype == "exact":
-        raise Refusal("streams run in floats, and this network is exact", {"dtype": "float64"}, {"dtype": "float32"})
+        raise Refusal("streams run in floats, and this network is exact", {"dtype": "float64"})
     for number, (layer, known) in enumerate(zip(network.layers, constants, strict=True), start=1):
         attention = layer.attention
         if "factor" in known:
