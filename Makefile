@@ -8,7 +8,7 @@ REACH := $(VENV)/.reach
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 QUICK := -n 2 --dist worksteal -m "not deep and not reach"
 
-.PHONY: demo test test-all coverage lint format docs bench clean
+.PHONY: demo test test-all test-rest coverage lint format docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ test: lint
 # everything: all cases, hypothesis at full depth, experiments, attacks, the table of bad inputs
 test-all: $(REACH)
 	LEMMAFORMER_TESTS=all $(PYTEST) -n 2 --dist worksteal
+
+# everything but what `make test` has just run as deep as it goes
+test-rest: $(REACH)
+	LEMMAFORMER_TESTS=rest $(PYTEST) -n 2 --dist worksteal
 
 # what the quick tests reach, by line and branch
 coverage: $(STAMP)
@@ -55,6 +59,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.limits
+	$(BIN)/python -m benchmarks.long_training
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo 'training against PyTorch needs the extra torch: $(BIN)/pip install -e .[torch]'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python benchmarks/training_speed.py
 

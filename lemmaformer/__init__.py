@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         points,
         sequence,
         sweep,
+        task,
         train,
         verify,
     )
@@ -90,8 +91,7 @@ _HOMES = {
     "constructions.theorems.construction": ("Construction",),
     "lemmaformer.api": (
         "adaptive", "bound", "bounds", "build", "compare", "coupling", "export", "fixed", "kernel", "load_target", "points", "sequence",
-        "sweep",
-        "train", "verify",
+        "sweep", "task", "train", "verify",
     ),
     "lemmaformer.checking": ("check",),
     "lemmaformer.devices": ("doctor",),
@@ -119,7 +119,8 @@ __all__ = [
     "Options", "Part", "Plan", "PlanRow", "Planning", "Points", "PointsBound", "Refusal", "Representation", "RepresentationBound",
     "Result", "StrideBound", "Sweep", "TableBound", "Target", "Theorem", "Train", "Verdict", "Workers", "adaptive", "bound", "bounds",
     "build", "check", "compare", "coupling", "doctor", "experiments", "explore", "export", "fixed", "gallery", "kernel", "limits",
-    "load", "load_target", "option", "plan", "points", "report", "sequence", "spectrum", "sweep", "theorems", "train", "verify",
+    "load", "load_target", "option", "plan", "points", "report", "sequence", "spectrum", "sweep", "task", "theorems", "train",
+    "verify",
 ]  # fmt: skip
 
 

@@ -136,6 +136,18 @@ def _plain(value: object) -> object:
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
+def task(kind: str, **parameters: OptionValue) -> "Target":
+    """A target that a few parameters describe: one of the tasks of the library of constructions (docs/library.md).
+
+    >>> import lemmaformer as lf
+    >>> lf.task("addition", digits=10).description
+    'addition(10 digits)'
+    """
+    from analyzer.targets.task import task_of
+
+    return task_of(kind).target(parameters)
+
+
 def load_target(path: str | Path) -> "Target":
     """A target from a TOML file (docs/targets.md has every key).
 

@@ -1,5 +1,5 @@
-"""What no network of a class can do, with certificates: `lf.limits.lag`, `horizon`, `kernel`, `architectures`, `coupling`,
-`invariance`, `permutation`, `rnn`, `slopes`, `positions`, `dp_free`."""
+"""What no network of a class can do, with certificates: `lf.limits.lag`, `horizon`, `heads`, `kernel`, `architectures`,
+`coupling`, `invariance`, `permutation`, `rnn`, `slopes`, `positions`, `dp_free`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +16,7 @@ from lemmaformer.options import (
     Bits,
     CouplingLimits,
     DpFreeLimits,
+    HeadsLimits,
     InvarianceLimits,
     KernelLimits,
     LagLimits,
@@ -39,6 +40,7 @@ from lemmaformer.results.limits import (
     RnnLimit,
     SlopesAudit,
 )
+from lemmaformer.results.positions import LagCosts
 
 if TYPE_CHECKING:
     from analyzer.targets.protocol import Target
@@ -48,6 +50,7 @@ __all__ = [
     "architectures",
     "coupling",
     "dp_free",
+    "heads",
     "horizon",
     "invariance",
     "kernel",
@@ -274,6 +277,19 @@ def invariance(target: "Target", options: InvarianceLimits | None = None, **keyw
     second = target_of_kind({**given, **said}, "the other one", CouplingTarget)
     with working("comparing"):
         return InvarianceLimit(compared(first, second))
+
+
+def heads(options: HeadsLimits | None = None, **keywords: OptionValue) -> LagCosts:
+    """Heads, bits and depth of a lag: T heads by relative positions (lag law, π-law) against one by absolute ones (position-heads).
+
+    >>> import lemmaformer as lf
+    >>> row = lf.limits.heads(lags=(64,)).rows[0]
+    >>> (row["relative_heads"], row["relative_bits"]), (row["absolute_heads"], row["absolute_bits"])
+    ((64, 291), (1, 12))
+    """
+    from verify.theorems.library.position_costs import position_costs
+
+    return LagCosts(position_costs(HeadsLimits.of(options, keywords).lags))
 
 
 def permutation(target: "Target", options: PermutationLimits | None = None, **keywords: OptionValue) -> PermutationLimit:

@@ -333,7 +333,7 @@ class Network:
         from constructions.exports.torch_modules import to_torch
         from lemmaformer.outlets.exporting import drawn
 
-        return to_torch(self.transformer, self.slots, drawn(self.target))
+        return to_torch(self.transformer, self.slots, drawn(self.target, self.transformer))
 
     def to_numpy(self, path: str | Path, *, overwrite: bool = False) -> "Exported":
         """One file of plain numpy with the weights as literals, to be read.

@@ -169,6 +169,18 @@ class CouplingLimits(Options):
 
 
 @dataclass(frozen=True)
+class HeadsLimits(Options):
+    """Options of `lf.limits.heads`.
+
+    >>> from lemmaformer.options import HeadsLimits
+    >>> HeadsLimits(lags=(4,)).lags
+    (4,)
+    """
+
+    lags: tuple[int, ...] = option((1, 2, 4, 8, 16, 32, 64, 128, 256), "lags, such as 12,64")
+
+
+@dataclass(frozen=True)
 class PermutationLimits(Options):
     """A function of a sequence, without positions."""
 

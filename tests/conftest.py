@@ -23,6 +23,7 @@ from hypothesis import settings
 
 import cli
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer
+from tests import depth
 
 STARTED = time.time()
 ROOMY = 800
@@ -44,6 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             )
             if case in keep or (only and case not in only):
                 item.own_markers.remove(marker)
+    if depth.ASKED == "rest" and items:
+        left = [item for item in items if _is_left(item)]
+        items[0].config.hook.pytest_deselected(items=[item for item in items if not _is_left(item)])
+        items[:] = left
+
+
+def _is_left(item: pytest.Item) -> bool:
+    """Whether a test is deep, needs extras, is a property, or comes from a module that asks how deep it should go."""
+    asks = "FULL" in vars(item.module) or getattr(item.function, "is_hypothesis_test", False)  # type: ignore[attr-defined]
+    return asks or any(item.get_closest_marker(name) for name in ("deep", "reach"))
 
 
 def _let_go() -> None:

@@ -1,8 +1,10 @@
-"""How deep the tests go: `make test` takes minutes, `make test-all` has everything (LEMMAFORMER_TESTS=all)."""
+"""How deep the tests go: `make test` takes minutes, `make test-all` has everything (LEMMAFORMER_TESTS=all), `make test-rest` what the first
+leaves to the second (LEMMAFORMER_TESTS=rest): deep tests, those that need extras, properties, and modules whose tests go deeper then."""
 
 import os
 
-FULL = os.environ.get("LEMMAFORMER_TESTS") == "all"
+ASKED = os.environ.get("LEMMAFORMER_TESTS")
+FULL = ASKED in ("all", "rest")
 
 
 def examples(count: int, quick: int | None = None) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import sympy
 from sympy.printing.latex import LatexPrinter
 
+from analyzer.statements.symbols import Quantity
+
 
 class _FormulaPrinter(LatexPrinter):
     def _print_Mul(self, product: sympy.Mul) -> str:
@@ -31,7 +33,7 @@ MEANINGS = {
     "n": "any rate, a whole number from 1 on",
     "alpha": "a free parameter of the proof, the spacing of the decays",
     "gamma": "a free parameter of the proof, the slowest decay",
-    "beta": "the rate at which the kernel falls",
+    "beta": "the rate at which the kernel falls, or a score with the squared distance to the lag",
     "B()": "the total variation of the n-th derivative of the bump exp(-1/(1-u^2))",
     "V()": "the total variation of the n-th derivative of the kernel's bumps",
     "S()": "the largest n-th derivative of the kernel's bumps",
@@ -71,7 +73,7 @@ MEANINGS = {
     "F_0": "the value at the least code",
     "D2_F": "the largest second derivative of F",
 }
-"""Every symbol of a bound in words; functions carry brackets."""
+"""Every symbol of a bound in words, unless it says so itself (`Quantity`); functions carry brackets."""
 
 
 def statement(expression: sympy.Expr, constants: Mapping[str, sympy.Expr] | None = None) -> str:
@@ -81,7 +83,8 @@ def statement(expression: sympy.Expr, constants: Mapping[str, sympy.Expr] | None
     applied = {f.func for f in bound.atoms(sympy.core.function.AppliedUndef)}
     names = {_stem(s): _symbol(s) for s in sorted(bound.free_symbols, key=str)}
     names |= {f"{f.__name__}()": f.__name__ for f in sorted(applied, key=str)}
-    words = ", ".join(f"${_indexed(symbol, bound)}$ {MEANINGS[name]}" for name, symbol in names.items())
+    meanings = MEANINGS | {str(s): s.meaning for s in bound.free_symbols if isinstance(s, Quantity)}
+    words = ", ".join(f"${_indexed(symbol, bound)}$ {meanings[name]}" for name, symbol in names.items())
     fixed = ", ".join(f"${latex(symbol)} = {latex(value)}$" for symbol, value in sorted(values.items(), key=str))
     return f"$$e \\le {latex(bound)}$$ where {words}" + (f"; the paper's {fixed}" if fixed else "")
 

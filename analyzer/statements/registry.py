@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 GROUP = "lemmaformer.theorems"
 HOUSE = os.path.dirname(os.path.dirname(__file__))
-ROOMS = ("theorems", "theorems.positions", "limits")
+LIBRARY = "theorems.library"
+ROOMS = ("theorems", "theorems.positions", LIBRARY, "limits")
 SHARED = ("__init__.py", "base.py")
 
 
@@ -62,6 +63,10 @@ class Registry(Mapping[str, Theorem]):
     def is_own(self, name: str) -> bool:
         """Whether this distribution has a file for it; nothing is loaded."""
         return "_" not in name and _module(name) in self._files()
+
+    def library(self) -> list[str]:
+        """The ids of the library's constructions; nothing is loaded."""
+        return sorted(module.replace("_", "-") for module, room in self._files().items() if room == LIBRARY)
 
     def foreign(self) -> list[Theorem]:
         """The theorems of other distributions."""

@@ -71,6 +71,8 @@ class Theorem:
     """Refuses what cannot work before anything is built, or JAX is loaded."""
     build: Pointer | None = None
     verify: Pointer | None = None
+    absolute: bool = False
+    """Whether its networks may have a table of absolute positions, or linear attention: those of other theorems must not."""
     applies: Callable[[Any, Any], bool] = lambda target, options: True
     """Whether a network with these options belongs to this theorem rather than to another one about the same targets."""
     designs: "Callable[[Any, str], Iterable[Design]] | None" = None

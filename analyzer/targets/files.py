@@ -1,26 +1,23 @@
 """Targets as plain data, from TOML files and from cards: `READERS` is the table of the kinds that may be named."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from analyzer.errors import InputError
 from analyzer.kernels.memory_kernels import envelope_from
 from analyzer.targets.adaptive import adaptive_from_dict
-from analyzer.targets.protocol import Target
-
-if TYPE_CHECKING:
-    pass
-
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.kernel import KernelMemory
+from analyzer.targets.protocol import Target
+from analyzer.targets.task import task_from_dict, task_kinds
 
 
 def target_from_dict(data: Any, source: str) -> Target:
     """A target from parsed TOML or JSON; unknown kinds, keys and types are refused."""
     kind = data.get("kind") if isinstance(data, dict) else None
-    reader = READERS.get(kind) if isinstance(kind, str) else None
+    reader = READERS.get(kind, task_from_dict if kind in task_kinds() else None) if isinstance(kind, str) else None
     if reader is None:
-        *others, last = map(repr, READERS)
+        *others, last = map(repr, (*READERS, *task_kinds()))
         raise InputError(f"{source}: kind is {str(kind)[:40]!r}, expected {', '.join(others)} or {last}")
     return reader(data, source)
 
@@ -95,4 +92,4 @@ READERS: dict[str, Callable[[dict[str, Any], str], Target]] = {
     "sequence": _sequence_from_dict,
     "points": _points_from_dict,
 }
-"""Who reads a target of which kind."""
+"""Who reads a target of which kind; all other kinds are tasks."""

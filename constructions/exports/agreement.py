@@ -74,8 +74,8 @@ def prepared(network: Transformer, slots: Slots, tokens: np.ndarray | None = Non
 
 
 def sequences(network: Transformer) -> np.ndarray:
-    """Random sequences: a third of them uniform, a third of signs, a third of −1, 0 and 1."""
+    """Random sequences: a third of them uniform, a third of signs, a third of −1, 0 and 1; no longer than a table of positions."""
     rng = np.random.default_rng(0)
-    shape = (SEQUENCES // 3 + 1, LENGTH, network.dim)
+    shape = (SEQUENCES // 3 + 1, network.within(LENGTH), network.dim)
     parts = rng.uniform(-1, 1, shape), rng.integers(0, 2, shape) * 2.0 - 1, rng.integers(-1, 2, shape).astype(float)
     return np.concatenate(parts)

@@ -8,6 +8,7 @@ Every array carries a bound e of |computed − exact|, the same for all evaluati
     S ← zS + v               e' = z e_S + e_v + γ_2 (z (|S| + 2e_S) + |v| + 2e_v)
     e^x, own exponential     relative (1+16u) e^{e_x} − 1: `verify.chain.rounding.exponential_error` is below 16u, which a test checks
     N/D                      e' = (e_N + |N/D| e_D)/(D − e_D) + u |N/D|
+    Σ_s ⟨q, k_s⟩ v_s / n     e' = Σ (|k||v| e_q + |q||v| e_k + |q||k| e_v)/n + γ_{n+k+4} Σ |q||k||v|/n + flushed: linear heads, any order
     [x]                      0 where x is farther than 2e from a tie, otherwise nothing is known (∞)
 
 Two hypotheses enter where they are needed, and nowhere else: log and exp of libraries are off by at most LIBRARY·u (lag slots of log
@@ -15,6 +16,7 @@ heads, tmx log heads), and an FFT of size 2^t is off by t·FFT·u in the Euclide
 2002, Theorem 24.2, has u + 4u(√2 + u) per step of radix 2 with twiddle factors that are off by u).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from constructions.exports.exact_parts import REACH, columns_read, lag_kernels, 
 from constructions.network.exponential import DEEPEST
 from constructions.network.precision import SMALLEST
 from constructions.network.transformer import Attention, FeedForward, Transformer, to_float
+from constructions.run.execute import runs_rounded
 from constructions.run.fast import kernel_heads, network_constants
 from constructions.run.fused import stream_table
 from constructions.run.lagged import LaggedLayer, lagged_layers
@@ -290,6 +293,25 @@ def _scored(rules: Bounds, attention: Attention, constants: dict[str, np.ndarray
     return _joined(rules, attention, mixed.moved(0, 2, 1, 3))
 
 
+def _linear(rules: Bounds, attention: Attention, x: Approximate) -> Approximate:
+    """Σ_s ⟨q_t, k_s⟩ v_s / n over the n tokens that t sees: two products, fewer than n + k additions and a quotient, in any order."""
+    q, k, v = (_heads(rules, weights, x).moved(0, 2, 1, 3) for weights in (attention.query, attention.key, attention.value))
+    length, rank = x.value.shape[1], q.value.shape[-1]
+    seen = np.ones((length, length)) if attention.window == "full" else np.tril(np.ones((length, length)))
+    count = seen.sum(axis=1, keepdims=True)
+
+    def mean(*parts: np.ndarray) -> np.ndarray:
+        return np.einsum("bhtk,bhsk,bhsv,ts->bhtv", *parts, seen / count, optimize=True)
+
+    carried = mean(q.error, k.size, v.size) + mean(q.size, k.error, v.size) + mean(q.size, k.size, v.error)
+    terms = count + rank + 4
+    rounded = terms * rules.unit / (1 - terms * rules.unit) * mean(q.size, k.size, v.size)
+    largest = [1 + part.size.max(initial=0) for part in (q, k, v)]
+    lost = 2 * rules.flushed(length * rank + 1, math.prod(largest))
+    mixed = Approximate(mean(q.value, k.value, v.value), carried + rounded + lost)
+    return _joined(rules, attention, mixed.moved(0, 2, 1, 3))
+
+
 def _past_attended(rules: Bounds, attention: Attention, constants: dict[str, np.ndarray], past: Approximate) -> Approximate:
     """What attention adds to the constant state (D,)."""
     if attention.window != "infinite":
@@ -313,6 +335,8 @@ def attention_bound(
     """What attention adds to the stream (batch, length, D), and to the constant state (D,)."""
     if "factor" in constants:
         found = _by_lag(rules, attention, constants, x, past)
+    elif attention.kind == "linear":
+        found = _linear(rules, attention, x)
     elif attention.window == "full" or attention.kind in ("dp", "nf"):
         found = _scored(rules, attention, constants, x, past)
     else:
@@ -351,7 +375,7 @@ def difference_bound(network: Transformer, tokens: np.ndarray, reach: int = REAC
             return _float_difference(network, tokens)
         if is_fused(network):
             return _convolution_difference(network, tokens)
-        if all(layer.attention.window == "full" for layer in network.layers):
+        if runs_rounded(network):
             return _float_difference(network.map(lambda weights: to_float(weights, "float64")), tokens)
         return _lagged_difference(network, tokens, reach)
 
@@ -361,6 +385,8 @@ def _float_difference(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     found = network_constants(network, tokens.shape[-2])
     x = rules.linear(rules.exactly(tokens), network.embedding, network.bias)
     past = rules.exactly(network.bias)
+    if network.positions is not None:
+        x = rules.plus(x, rules.exactly(np.broadcast_to(network.positions[: tokens.shape[-2]], x.value.shape)))
     for index, layer in enumerate(network.layers):
         change, past_change = attention_bound(rules, layer.attention, found[index], x, past)
         x, past = rules.plus(x, change), rules.plus(past, past_change)

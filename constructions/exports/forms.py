@@ -15,7 +15,7 @@ look at. Else heads are added up in ball arithmetic before anything is rounded:
 
 Arrays have the names and axes that TransformerLens gives them:
 
-    embed.W_E (d, D)   embed.b_E (D,)
+    embed.W_E (d, D)   embed.b_E (D,)   pos_embed.W_pos (P, D), where the network has absolute positions
     blocks.i.attn.  W_Q, W_K (H, D, k)   W_V (H, D, v)   W_O (H, v, D)   decay (H,)   pointer (H, D)   table (H, S)
                     ratio, gain (H,)   taps (H, S): stored weights, 0 where a head has none
                     kernel (D, d, S)   offset (D,)   lags.j (lags, rows, columns, S)
@@ -55,6 +55,7 @@ class PortableNetwork:
     def longest(self) -> int | None:
         """The most tokens that it runs with; None if there is no such number."""
         found = [layer["longest"] for layer in self.layers if layer.get("longest") is not None]
+        found += [len(array) for name, array in self.arrays.items() if name == "pos_embed.W_pos"]
         return min(found, default=None)
 
     def described(self) -> dict[str, object]:
@@ -68,6 +69,7 @@ def heads_form(network: Transformer, slots: Mapping[str, Sequence[int]]) -> Port
         check_plain(layer.attention, "an export head by head", {"dtype": "exact"})
     floats = as_float64(network)
     arrays, layers = _shared(floats), []
+    arrays |= {} if floats.positions is None else {"pos_embed.W_pos": floats.positions}
     for index, layer in enumerate(floats.layers):
         attention, prefix = layer.attention, f"blocks.{index}.attn"
         arrays |= {
@@ -75,7 +77,7 @@ def heads_form(network: Transformer, slots: Mapping[str, Sequence[int]]) -> Port
             f"{prefix}.W_O": np.swapaxes(attention.output, 1, 2),
             f"{prefix}.decay": attention.decay,
         }
-        if attention.kind in ("dp", "nf"):
+        if attention.kind in ("dp", "nf", "linear"):
             arrays |= {f"{prefix}.W_Q": np.swapaxes(attention.query, 1, 2), f"{prefix}.W_K": np.swapaxes(attention.key, 1, 2)}
         if attention.kind == "tmx":
             arrays[f"{prefix}.pointer"] = attention.pointer
@@ -108,7 +110,7 @@ def _stored(attention: Attention) -> dict[str, np.ndarray]:
 def lag_tables(network: Transformer) -> list[dict[str, np.ndarray]]:
     """The slots and the reach of the tables that `run` looks factors up in, for every layer of a float network that has them."""
     lagged = all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers)
-    if lagged and network.dtype != "exact":
+    if lagged and network.dtype != "exact" and network.positions is None:
         with suppress(InputError):
             return [layer.constants or {} for layer in lagged_layers(network)]
     return [{}] * len(network.layers)
@@ -118,7 +120,7 @@ def fused_form(network: Transformer, slots: Mapping[str, Sequence[int]], tokens:
     """An exact network whose heads are added up in ball arithmetic: kernels, or one kernel for every lag that occurs on the tokens."""
     if is_fused(network):
         return _kernels(network, slots)
-    if any(layer.attention.kind not in ("nf", "tmx") for layer in network.layers):
+    if network.positions is not None or any(layer.attention.kind not in ("nf", "tmx") for layer in network.layers):
         raise InputError("exact weights of these layers cannot be added up before they are rounded; build the network in float64")
     return _lags(network, slots, tokens)
 
@@ -126,7 +128,7 @@ def fused_form(network: Transformer, slots: Mapping[str, Sequence[int]], tokens:
 def _kernels(network: Transformer, slots: Mapping[str, Sequence[int]]) -> PortableNetwork:
     arrays, layers = _shared(_rounded_outside(network)), []
     for index, layer in enumerate(network.layers):
-        kernel, offset = stream_table(Transformer(network.embedding, network.bias, network.layers[: index + 1]), MAX_KERNEL)
+        kernel, offset = stream_table(network.first(index + 1), MAX_KERNEL)
         arrays |= {f"blocks.{index}.attn.kernel": kernel, f"blocks.{index}.attn.offset": offset}
         longest = MAX_KERNEL if kernel.shape[-1] == MAX_KERNEL else None
         layers.append({"kind": "fused", "longest": longest, "precision": list(layer.feedforward.precision)})

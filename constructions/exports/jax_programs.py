@@ -53,6 +53,8 @@ def write(
     count = given.shape[1] if length is None else length
     if not 1 <= count <= MAX_LENGTH:
         raise InputError(f"length is {count}; it must be from 1 to {MAX_LENGTH}")
+    if network.longest is not None and count > network.longest:
+        raise InputError(f"length is {count}; this network has positions for {network.longest} tokens")
     full = any(layer.attention.window == "full" for layer in network.layers)
     ready = _ready(network, slots, np.take(given, range(count), axis=1, mode="wrap") if full else given[:, :count])
     if ready.network.longest is not None and count > ready.network.longest:

@@ -23,13 +23,15 @@ WIDTH = 120
 _READ_OUT = ("neurons", "rounded", "after_neurons")
 FUNCTIONS = {
     "heads": (
-        "part_of", "log_hurwitz", "stored_weights", "positions", "masses", "read_scores", "attention", *_READ_OUT, "forward_by_heads",
+        "part_of", "embedded", "log_hurwitz", "stored_weights", "positions", "masses", "read_scores", "attention", *_READ_OUT,
+        "forward_by_heads",
     ),
     "kernels": ("part_of", "causal_sums", *_READ_OUT, "forward_by_kernels"),
     "lags": ("part_of", "causal_sums", "read_by_lag", *_READ_OUT, "forward_by_lags"),
 }  # fmt: skip
 ABOUT = {
-    "heads": "Heads give the token s steps back the weight e^{-ps} (lin), s^{-p} (log) or e^{b(s)} (table), normalised or not.",
+    "heads": "Heads give the token s steps back the weight e^{-ps} (lin), s^{-p} (log) or e^{b(s)} (table), normalised or not, times\n"
+    "e^<q, k> where they compare tokens; linear heads <q, k> / n, n being the number of tokens that they see.",
     "kernels": "The weights of the heads cancel to more digits than floats have: they were added up exactly, into one kernel per slot.",
     "lags": "The weights of the heads cancel to more digits than floats have: they were added up exactly, into one kernel for every lag.",
 }
@@ -52,14 +54,15 @@ def write(
 
 def source(ready: Prepared, found: Mapping[str, object]) -> str:
     """The text of the file."""
-    form, dim = ready.network.form, ready.tokens.shape[-1]
+    form, dim, longest = ready.network.form, ready.tokens.shape[-1], ready.network.longest
+    row = " + W_pos[t]" if "pos_embed.W_pos" in ready.network.arrays else ""
     names = "\n".join(f"    {name:12} coordinates {', '.join(map(str, places))}" for name, places in ready.network.slots.items())
     functions = "\n\n".join(inspect.getsource(getattr(numpy_model, name)) for name in FUNCTIONS[form])
     return f'''"""A Transformer in plain numpy, to be read: weights, then the forward pass, function by function.
 
     outputs, stream = forward(tokens)      tokens (N, {dim}) or (batch, N, {dim}) in [-1, 1]
 
-    X0 = W_E x + b_E;   U = X + Attn(X);   X = U + FFN(U);   the last FFN has no residual: it is the read-out
+    X0 = W_E x + b_E{row};   U = X + Attn(X);   X = U + FFN(U);   the last FFN has no residual: it is the read-out
 
 {ABOUT[form]}
 `stream[i]` is U of layer i; these of its coordinates have names:
@@ -96,7 +99,7 @@ def forward(tokens: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 if __name__ == "__main__":
-    tokens = np.random.default_rng(0).choice([-1.0, 1.0], (8, {dim}))
+    tokens = np.random.default_rng(0).choice([-1.0, 1.0], ({min(8, longest or 8)}, {dim}))
     outputs, stream = forward(tokens)
     for name, places in SLOTS.items():
         for layer, held in enumerate(stream):

@@ -118,7 +118,7 @@ def _content(place: Path, model: Any, properties: dict[str, str]) -> tuple[Bundl
 def _names(layers: int) -> set[str]:
     """The names of a network's arrays."""
     parts = [f"attention.{part}" for part in (*ATTENTION, *OF_TYPE)] + [f"feedforward.{part}" for part in FEEDFORWARD]
-    return {"embedding", "bias", *(f"layers.{index}.{part}" for index in range(layers) for part in parts)}
+    return {"embedding", "bias", "positions", *(f"layers.{index}.{part}" for index in range(layers) for part in parts)}
 
 
 def _array(tensor: Any) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Networks as ONNX files (opset 17): the operations of the executor that `run` uses, written node by node.
 
     float networks                       layer by layer (`constructions.exports.onnx_layers`)
-    exact, softmax over all tokens       the same, with weights rounded to float64, as `run` rounds them
+    exact, comparing tokens or with      the same, with weights rounded to float64, as `run` rounds them
+    absolute positions
     exact, dp-free                       their stream is a convolution: kernels from balls, rounded once, summed tap by tap
     exact, lag slots                     kernels κ(s; n) from balls for every lag n, looked up by the lag in the slot, summed tap by tap
 
@@ -22,12 +23,13 @@ from safetensors.numpy import save as save_safetensors
 
 from analyzer.errors import InputError, Refusal
 from constructions.exports.exact_parts import MAX_KERNEL, columns_read, lag_kernels, memories, neurons_in_float64, reach_of
-from constructions.exports.onnx_layers import attended, attended_past, fed, product
+from constructions.exports.onnx_layers import attended, attended_past, fed, position_rows, product
 from constructions.exports.onnx_nodes import IR_VERSION, OPSET, GraphWriter, element, onnx_package
 from constructions.exports.onnx_runs import measured
 from constructions.files.bundle import arrays_of, encode, structure_of
 from constructions.files.places import check_place, write_file
 from constructions.network.transformer import Transformer, check_plain, to_float
+from constructions.run.execute import runs_rounded
 from constructions.run.fast import network_constants
 from constructions.run.fused import stream_table
 from constructions.run.lagged import LaggedLayer, lagged_layers
@@ -120,10 +122,10 @@ def _network(writer: GraphWriter, network: Transformer, slots: Slots, reach: int
         return _float_network(writer, network, slots)
     if is_fused(network):
         return _convolution(writer, network, slots)
+    if runs_rounded(network):
+        return _float_network(writer, network.map(lambda weights: to_float(weights, "float64")), slots)
     if all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
         return _lagged_network(writer, network, slots, reach)
-    if all(layer.attention.window == "full" for layer in network.layers):
-        return _float_network(writer, network.map(lambda weights: to_float(weights, "float64")), slots)
     raise Refusal("an exact network of this kind is not run, so it has no graph", {"dtype": "float64"})
 
 
@@ -133,6 +135,8 @@ def _float_network(writer: GraphWriter, network: Transformer, slots: Slots) -> i
     found = network_constants(network, MAX_TAPS)
     bias = writer.constant(network.bias, "bias")
     x = writer.node("Add", product(writer, "tokens", "embedding", network.embedding), bias)
+    if network.positions is not None:
+        x = writer.node("Add", x, position_rows(writer, network.positions, x))
     reads = [layer.attention.window == "infinite" for layer in network.layers]
     past = writer.reshaped(bias, 1, -1) if any(reads) else None
     for index, layer in enumerate(network.layers):
@@ -152,7 +156,7 @@ def _float_network(writer: GraphWriter, network: Transformer, slots: Slots) -> i
             past = writer.node("Add", past, fed(writer, f"{name}.feedforward", layer.feedforward, past))
         x = writer.node("Add", x, change)
     by_length = any("bias" in constants or "weights" in constants for constants in found)
-    return MAX_TAPS if by_length else None
+    return network.within(MAX_TAPS) if by_length else network.longest
 
 
 def _held(writer: GraphWriter, index: int, slots: Slots, stream: str) -> None:
@@ -195,7 +199,7 @@ def _convolution(writer: GraphWriter, network: Transformer, slots: Slots) -> int
     _check_room(network.embedding.size * len(network.layers))
     for index in range(len(network.layers)):
         writer.place = f"layer {index + 1}/"
-        kernels, offset = stream_table(Transformer(network.embedding, network.bias, network.layers[: index + 1]), MAX_KERNEL)
+        kernels, offset = stream_table(network.first(index + 1), MAX_KERNEL)
         longest = MAX_KERNEL if kernels.shape[-1] == MAX_KERNEL else longest
         table = writer.constant(np.moveaxis(kernels, -1, 0).transpose(0, 2, 1), f"layers.{index}.kernels")
         total = _summed(writer, table, kernels.shape[-1], "tokens", None)

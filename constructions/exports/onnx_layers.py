@@ -6,6 +6,9 @@ that the fast pass computes outside XLA, correctly rounded.
 
 A tap is added as one product of matrices, [total, v]·[1, tap]ᵀ: 1·total is exact, so whoever forms the second product with one rounding
 (as XLA and onnxruntime do where the machine has fused multiply-add) gets the bits of the fast pass.
+
+Linear heads over the tokens so far are the one exception to the order: the fast pass keeps running sums of keys times values, the graph
+multiplies queries with keys first. Their rounding is known for every order (`verify.chain.enclosed`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from analyzer.numbers.exact import nearest
-from constructions.exports.onnx_nodes import GraphWriter
+from constructions.exports.onnx_nodes import GraphWriter, element
 from constructions.network.exponential import DEEPEST, constants, power_of_two
 from constructions.network.transformer import Attention, FeedForward
 from constructions.run.fast import kernel_heads
@@ -80,6 +83,8 @@ def attended(writer: GraphWriter, name: str, attention: Attention, constants: Co
         return writer.node("Mul", x, writer.constant(0.0))
     if "factor" in constants:
         return _by_lag(writer, name, attention, constants, x, past)
+    if attention.kind == "linear":
+        return _linear(writer, name, attention, x)
     if attention.window == "full":
         return _all_tokens(writer, name, attention, x)
     if attention.kind in ("dp", "nf"):
@@ -274,10 +279,48 @@ def _all_tokens(writer: GraphWriter, name: str, attention: Attention, x: str) ->
     return _joined(writer, name, attention, writer.transposed(mixed, 0, 2, 1, 3))
 
 
+def _linear(writer: GraphWriter, name: str, attention: Attention, x: str) -> str:
+    """Σ_s ⟨q_t, k_s⟩ v_s / n over the n tokens that t sees: all of them, where keys and values are multiplied first, or those up to t."""
+    q, k, v = (_projected(writer, f"{name}.{part}", getattr(attention, part), x) for part in ("query", "key", "value"))
+    q, v, keys = writer.transposed(q, 0, 2, 1, 3), writer.transposed(v, 0, 2, 1, 3), writer.transposed(k, 0, 2, 3, 1)
+    length = writer.shape(x, 1)
+    if attention.window == "full":
+        total, count = writer.node("MatMul", q, writer.node("MatMul", keys, v)), length
+    else:
+        later = writer.node("Less", _distances(writer, length), writer.integers(0))
+        weights = writer.node("Where", later, writer.constant(0.0), writer.node("MatMul", q, keys))
+        total = writer.node("MatMul", weights, v)
+        count = writer.node("Unsqueeze", writer.node("Add", _steps(writer, length), writer.integers(1)), writer.integers(1))
+    mixed = writer.node("Div", total, writer.node("Cast", count, to=element(writer.dtype)))
+    return _joined(writer, name, attention, writer.transposed(mixed, 0, 2, 1, 3))
+
+
 def _power(writer: GraphWriter, score: str) -> str:
     """e^score, 0 where nobody looks."""
     nobody = writer.node("Equal", score, writer.constant(-np.inf))
     return writer.node("Where", nobody, writer.constant(0.0), _exp(writer, score))
+
+
+def _steps(writer: GraphWriter, length: str) -> str:
+    """0, 1, …, length − 1."""
+    scalar = writer.node("Squeeze", length)
+    return writer.node("Range", writer.constant(np.array(0)), scalar, writer.constant(np.array(1)))
+
+
+def _distances(writer: GraphWriter, length: str) -> str:
+    """t − s for all pairs, (length, length)."""
+    steps = _steps(writer, length)
+    column, row = (writer.node("Unsqueeze", steps, writer.integers(axis)) for axis in (1, 0))
+    return writer.node("Sub", column, row)
+
+
+def position_rows(writer: GraphWriter, positions: np.ndarray, x: str) -> str:
+    """The rows of the table for the tokens of x (batch, length, D); a runtime refuses to look up those of arrays that are longer.
+
+    Max(j, 0) is j. Without it onnxruntime makes a Slice of the whole, and a table of a single row would be added to all tokens.
+    """
+    place = writer.node("Max", _steps(writer, writer.shape(x, 1)), writer.integers(0))
+    return writer.node("Gather", writer.constant(positions, "positions"), place, axis=0)
 
 
 def _biases(writer: GraphWriter, name: str, constants: Constants, length: str) -> str:
@@ -285,10 +328,7 @@ def _biases(writer: GraphWriter, name: str, constants: Constants, length: str) -
     bias = np.asarray(constants["bias"])
     most = bias.shape[1]
     table = writer.constant(np.concatenate([bias, np.full((len(bias), 1), -np.inf)], axis=1), f"{name}.biases")
-    scalar = writer.node("Squeeze", length)
-    steps = writer.node("Range", writer.constant(np.array(0)), scalar, writer.constant(np.array(1)))
-    column, row = (writer.node("Unsqueeze", steps, writer.integers(axis)) for axis in (1, 0))
-    distance = writer.node("Sub", column, row)
+    distance = _distances(writer, length)
     later = writer.node("Less", distance, writer.integers(0))
     return writer.node("Gather", table, writer.node("Where", later, writer.integers(most), distance), axis=1)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from analyzer.errors import InputError, Refusal
 from analyzer.targets.files import target_from_dict
+from analyzer.targets.task import task_kinds
 from constructions.exports.exact_parts import reach_of
 from constructions.exports.fast_rounding import difference_bound
 from constructions.exports.onnx_nodes import HINT
@@ -41,14 +42,14 @@ def _outputs(content: bytes, tokens: np.ndarray) -> np.ndarray:
 
 
 def sequences(network: Transformer, card: Mapping[str, object] | None, count: int, seed: int = 0) -> np.ndarray:
-    """Random tokens (count, N, d) of the network's type: of the card's target, or uniform."""
+    """Random tokens (count, N, d) of the network's type: of the card's target, or uniform; no longer than a table of positions."""
     rng = np.random.default_rng(seed)
     described: Any = (card or {}).get("target")
     if described is None:
-        drawn = rng.integers(-GRID, GRID + 1, (count, LENGTH, network.dim)) / GRID
+        drawn = rng.integers(-GRID, GRID + 1, (count, network.within(LENGTH), network.dim)) / GRID
     else:
         target = target_from_dict(described, "card")
-        drawn = target.draw(rng, (count, target.length or target.settled + LENGTH))
+        drawn = target.draw(rng, (count, target.length or network.within(target.settled + LENGTH)))
     return np.asarray(drawn).astype("float64" if network.dtype == "exact" else network.dtype)
 
 
@@ -85,8 +86,8 @@ def measured(network: Transformer, content: bytes, card: Mapping[str, object] | 
 
 def _twice_certified(network: Transformer, card: Mapping[str, object] | None, length: int) -> np.ndarray | None:
     """2·certified, (length,): two evaluations that the rounding analysis covers are both that close to the target, in a float network
-    that a theorem built. ∞ where a memory of letters lies before the array: zeros are no letters. Deep chains need it, as layers
-    multiply errors.
+    that a theorem built. ∞ where a memory of letters lies before the array: zeros are no letters, and before a task has settled. Deep
+    chains need it, as layers multiply errors.
     """
     claims: Any = card or {}
     described, chain = claims.get("target"), claims.get("chain")
@@ -96,6 +97,6 @@ def _twice_certified(network: Transformer, card: Mapping[str, object] | None, le
     if claims.get("norm", "sup") != "sup" or not isinstance(certified, int | float):
         return None
     bounds = np.full(length, 2.0 * float(certified))
-    if described.get("alphabet") is not None:
+    if described.get("alphabet") is not None or described.get("kind") in task_kinds():
         bounds[: target_from_dict(described, "card").settled] = np.inf
     return bounds

@@ -9,7 +9,8 @@ Proof. Every quantity carries its value v, as computed here in float64, and a bo
 then at most m = |v| + 2e in size. With γ_n = nu/(1−nu):
 
 * *sums* Σ w_i x_i of n terms with stored weights, fused or not: γ_{n+2} |w|·m and n η (1 + max|w|)(1 + max m) for flushed products; two of
-  these roundings are those of a weight from a rational (exact networks) and of the bias;
+  these roundings are those of a weight from a rational (exact networks) and of the bias; a row of a table of positions is one more term,
+  with as many roundings, and one more rounding of all others;
 * *products of computed vectors* ⟨q, k⟩: m_q e_k + e_q m_k, and γ_{n+3} m_q·m_k;
 * *positions* p φ(s), with a decay that was rounded, are off by 3u|p φ(s)|, and the logarithm of a mass by 4u|·| + 64u: Euler and
   Maclaurin's sum has below 40 roundings of terms that add up to at most itself;
@@ -22,6 +23,8 @@ then at most m = |v| + 2e in size. With γ_n = nu/(1−nu):
 * *softmax* Σ w v / Σ w: with ω the normalised weights and ρ their relative errors, Σ ω (ρ m + e) + γ Σ ω m for the numerator and the
   same relatively for the denominator, (Σ ω ρ + γ) |mean|, over one minus that. Weights below e^{−X}, where exponentials of our own stop
   (`constructions.network.exponential`), add (n+1) e^{−X} m each; exponents above X are undecided;
+* *linear heads* Σ_s Σ_i q_i k_si v_s / n, whatever is added up or divided first: (e_q m_k + m_q e_k) m_v + m_q m_k e_v and
+  γ_{n+k+4} m_q m_k m_v for every term, which is two products, in fewer than n + k additions, and a quotient; n is exact;
 * *errors of what is read* pass through linear maps as the whole map does, and not head by head: a dp-free layer with its residual is
   one matrix I + Σ_h W_O^h w_h(t, s) W_V^h; a feed-forward network is one matrix at every position but for neurons whose sign is in doubt,
   which pass on |W_out||W_in| e (pairs a relu(y) − a relu(−y) are a y whatever the sign). The two are multiplied before absolute values are
@@ -36,6 +39,7 @@ Arrays have at most `MAX_TAPS` tokens: in longer ones `run` takes slow heads of 
 themselves, sums of positive terms: the factor 1 + 2^{−20} at the end is more than that can cost. ∎
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +50,7 @@ from constructions.exports.forms import PortableNetwork, fused_form, lag_tables
 from constructions.exports.portable import numpy_model
 from constructions.network.exponential import DEEPEST
 from constructions.network.transformer import Transformer
+from constructions.run.execute import runs_rounded
 from constructions.run.positions import MAX_TAPS
 
 UNDECIDED, LARGEST = 1e140, 1e300
@@ -82,7 +87,7 @@ class Analysis:
         self.certified = certified  # whether it is `run` that is analysed
         self.unit, self.tiny, self.deepest = UNIT[dtype], float(np.finfo(dtype).tiny), DEEPEST[dtype]
 
-    def gamma(self, terms: int) -> float:
+    def gamma(self, terms: Any) -> Any:
         return terms * self.unit / (1 - terms * self.unit)
 
     def made(self, value: np.ndarray, error: Any) -> Running:
@@ -98,10 +103,10 @@ class Analysis:
         error = np.einsum(form, own, x.error, optimize=True) + self.gamma(used + 1) * size + flushed
         return self.made(np.einsum(form, weights, x.value, optimize=True), error)
 
-    def flushed(self, terms: int, a: np.ndarray, b: np.ndarray) -> float:
-        """What flushing to zero moves in sums of so many products."""
-        sizes = [1 + part.max(initial=0, where=part < DECIDED) for part in (a, b)]
-        return 2 * terms * self.tiny * float(sizes[0] * sizes[1])
+    def flushed(self, terms: int, *factors: np.ndarray) -> float:
+        """What flushing to zero moves in sums of so many products of two factors, or of three."""
+        sizes = [float(1 + part.max(initial=0, where=part < DECIDED)) for part in factors]
+        return 2 * terms * (len(factors) - 1) * self.tiny * math.prod(sizes)
 
     def plus(self, a: Running, b: Running) -> Running:
         return self.made(a.value + b.value, a.error + b.error + self.unit * (a.size + b.size))
@@ -185,7 +190,7 @@ def tolerance(network: Transformer, exported: PortableNetwork, tokens: np.ndarra
     if network is fast:
         ours = own
     else:
-        if network.dtype == "exact" and exported.form == "heads" and network.layers[-1].attention.window != "full":
+        if network.dtype == "exact" and exported.form == "heads" and not runs_rounded(network):
             exported = fused_form(network, exported.slots, tokens)
         dtype = "float64" if network.dtype == "exact" else network.dtype
         ours = _error(exported, Analysis(dtype, certified=True), tokens, lag_tables(network))
@@ -205,6 +210,9 @@ def _error(
         x = analysis.sums("kd,...k->...d", embedding, start, len(embedding) + 1)
         x = analysis.made(x.value + bias, x.error + analysis.gamma(len(embedding) + 2) * np.abs(bias))
         past = analysis.made(bias, analysis.unit * np.abs(bias))
+        if "pos_embed.W_pos" in arrays:
+            rows = arrays["pos_embed.W_pos"][: given.shape[-2]]
+            x = analysis.plus(x, analysis.made(rows, analysis.gamma(len(embedding) + 2) * np.abs(rows)))
         for index, words in enumerate(network.layers):
             attn, mlp = (numpy_model.part_of(arrays, f"blocks.{index}.{half}") for half in ("attn", "mlp"))
             if words["kind"] == "fused":
@@ -232,12 +240,11 @@ class Heads:
         length, width = x.value.shape[-2:]
         bias = numpy_model.positions(self.words, self.weights, length)
         masses = numpy_model.masses(self.words, self.weights, length) if self.infinite else np.zeros((len(bias), length + 1))
-        score, roundings = self.scores(x, past, bias, masses)
         value = self.analysis.sums("hdv,bsd->bhsv", self.weights["W_V"], x, width)
         past_value = self.analysis.sums("hdv,d->hv", self.weights["W_V"], past, width)
         if self.infinite:
             value = _joined(Running(past_value.value[None, :, None], past_value.error[None, :, None]), value, axis=2)
-        mixed, pattern = _mixed(self.analysis, self.normalised, score, value, roundings, 2 if self.by_steps else score.value.shape[-1] + 3)
+        mixed, pattern = self.mixed(x, past, value, bias, masses)
         terms = self.weights["W_O"].shape[1] * len(bias)
         attended = self.analysis.sums("hvd,bhtv->btd", self.weights["W_O"], mixed, terms)
         after = self.analysis.plus(x, attended)
@@ -249,6 +256,14 @@ class Heads:
             lost = ((held > reach) | (held < 0)).any(axis=-1, keepdims=True)
             after = self.analysis.made(after.value, np.where(lost, UNDECIDED, after.error))
         return after, self.analysis.plus(past, self.constant(past, past_value, masses[:, 0], terms))
+
+    def mixed(self, x: Running, past: Running, value: Running, bias: np.ndarray, masses: np.ndarray) -> tuple[Running, np.ndarray]:
+        """What the weights make of the values, (batch, H, N, v), and the weights of heads that read positions only."""
+        if self.words["kind"] == "linear":
+            queries, keys = (self.analysis.sums("hdk,btd->bhtk", self.weights[name], x, x.value.shape[-1]) for name in ("W_Q", "W_K"))
+            return _linear_mean(self.analysis, queries, keys, value, np.isfinite(bias[0])), bias
+        score, roundings = self.scores(x, past, bias, masses)
+        return _mixed(self.analysis, self.normalised, score, value, roundings, 2 if self.by_steps else score.value.shape[-1] + 3)
 
     @property
     def infinite(self) -> bool:
@@ -426,6 +441,21 @@ def _mixed(
     error = error + analysis.flushed(count, weights, value.size)
     error = error + left_out * value.size.max(axis=2, keepdims=True) * (np.max(weights, axis=-1, keepdims=True) + 1)
     return analysis.made(mixed, error), weights
+
+
+def _linear_mean(analysis: Analysis, queries: Running, keys: Running, values: Running, seen: np.ndarray) -> Running:
+    """Σ_s ⟨q_t, k_s⟩ v_s / n over the n tokens that t sees, (N, N), for (batch, H, N, ·)."""
+    count = seen.sum(axis=-1, keepdims=True)
+    shares = seen / count
+
+    def mean(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+        return np.einsum("bhtk,bhsk,ts,bhsv->bhtv", q, k, shares, v, optimize=True)
+
+    q, k, v = queries.size, keys.size, values.size
+    error = mean(queries.error, k, v) + mean(q, keys.error, v) + mean(q, k, values.error)
+    error = error + analysis.gamma(count + q.shape[-1] + 4) * mean(q, k, v)
+    flushed = analysis.flushed(seen.shape[-1] * q.shape[-1] + 1, q, k, v)
+    return analysis.made(mean(queries.value, keys.value, values.value), error + flushed)
 
 
 def _fft(analysis: Analysis, size: int) -> float:

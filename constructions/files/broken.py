@@ -3,7 +3,7 @@
 w → w (1 + by) for one entry w ≠ 0. Layers, heads and the places in an array count from 1, as on paper. In exact networks the change is
 exact; in float networks the new weight is rounded to their type, and a `by` that rounding undoes is refused.
 
-    embedding (D, d), embedding-bias (D)                                                  W_E, b_E
+    embedding (D, d), embedding-bias (D), positions (P, D)                                W_E, b_E, P
     decay (H), value (H, dv, D), output (H, D, dv), query, key (H, dk, D), pointer (H, D)   p, W_V, W_O, W_Q, W_K, w of every layer
     table (H, S), rate (H)                                                                b_h(s), r_h
     inner (m, D), inner-bias (m), outer (D, m), the last one (outputs, m)                 B, c, A of every layer
@@ -22,7 +22,7 @@ from constructions.files.bundle import arrays_of, network_of, structure_of
 from constructions.network.form import ATTENTION, OF_TYPE, check_form
 from constructions.network.transformer import Transformer, to_float
 
-OF_NETWORK = {"embedding": "embedding", "embedding-bias": "bias"}
+OF_NETWORK = {"embedding": "embedding", "embedding-bias": "bias", "positions": "positions"}
 OF_HEADS = {name: f"attention.{name}" for name in (*ATTENTION, *OF_TYPE)}
 OF_NEURONS = {"inner": "feedforward.inner", "inner-bias": "feedforward.bias", "outer": "feedforward.outer"}
 MAX_BITS = 4096
@@ -73,7 +73,8 @@ def _arrays(network: Transformer) -> Iterator[tuple[str, str, int | None, np.nda
     """Name for people, name in the bundle, layer and entries of every array."""
     arrays = arrays_of(network)
     for weight, name in OF_NETWORK.items():
-        yield weight, name, None, arrays[name]
+        if name in arrays:
+            yield weight, name, None, arrays[name]
     for index in range(len(network.layers)):
         for weight, part in (OF_HEADS | OF_NEURONS).items():
             name = f"layers.{index}.{part}"

@@ -28,6 +28,7 @@ class Bundle:
 def arrays_of(network: Transformer) -> dict[str, np.ndarray]:
     """All arrays of a network by their names (see `constructions.network.form`)."""
     arrays = {"embedding": network.embedding, "bias": network.bias}
+    arrays |= {"positions": network.positions} if network.positions is not None else {}
     for index, layer in enumerate(network.layers):
         for part in (*ATTENTION, *(own for own in OF_TYPE if getattr(layer.attention, own) is not None)):
             arrays[f"layers.{index}.attention.{part}"] = getattr(layer.attention, part)
@@ -97,7 +98,7 @@ def network_of(arrays: dict[str, np.ndarray], structure: list[dict[str, Any]]) -
         neurons = {part: arrays.pop(f"{prefix}.feedforward.{part}") for part in FEEDFORWARD}
         ffn = FeedForward(**neurons, precision=tuple(static.get("precision", ())))
         layers.append(Layer(attention, ffn))
-    network = Transformer(arrays.pop("embedding"), arrays.pop("bias"), tuple(layers))
+    network = Transformer(arrays.pop("embedding"), arrays.pop("bias"), tuple(layers), arrays.pop("positions", None))
     if arrays:
         raise ValueError(f"unexpected array {sorted(arrays)[0]}")
     return network

@@ -1,6 +1,6 @@
 """The form of a network: the names, shapes and types of its arrays, and what is not an array. No JAX here.
 
-    embedding (D, d)   bias (D,)
+    embedding (D, d)   bias (D,)   positions (P, D), where the network has absolute ones
     layers.i.attention.    decay (H,)   value (H, dv, D)   output (H, D, dv)   query, key (H, dk, D)   pointer (H or 0, D)
                            table (H, S)   rate (H,)
     layers.i.feedforward.  inner (m, D)   bias (m,)   outer (D, m), the last one (c, m) with c ≥ 1 outputs
@@ -16,14 +16,14 @@ import numpy as np
 
 from analyzer.numbers.exact import UNIT
 
-AttentionKind = Literal["dp-free", "dp", "nf", "tmx"]
+AttentionKind = Literal["dp-free", "dp", "nf", "tmx", "linear"]
 Window = Literal["infinite", "finite", "full"]
 
 MAX_DECAY = 2**64
 """Decays beyond this, or this close to their lower end, are taken for damage: the paper's largest exact banks stay below 10^5."""
 ATTENTION = ("decay", "value", "output", "query", "key", "pointer")
 FEEDFORWARD = ("inner", "bias", "outer")
-KINDS = ("dp-free", "dp", "nf", "tmx")
+KINDS = ("dp-free", "dp", "nf", "tmx", "linear")
 WINDOWS = ("infinite", "finite", "full")
 RPE = ("lin", "log", "none", "table", "kerple")
 OF_TYPE = {"table": "table", "rate": "kerple"}
@@ -42,6 +42,8 @@ def check_form(arrays: Mapping[str, np.ndarray], structure: Sequence[Mapping[str
     if not width:
         raise ValueError("the residual stream has width 0")
     expected: dict[str, tuple[int, ...]] = {"bias": (width,), "embedding": (width, dim)}
+    if "positions" in arrays:
+        expected["positions"] = (max(len(arrays["positions"]), 1), width)
     for index, static in enumerate(structure):
         outputs = max(len(arrays[f"layers.{index}.feedforward.outer"]), 1) if index == len(structure) - 1 else width
         own = {part for part in OF_TYPE if f"layers.{index}.attention.{part}" in arrays}
@@ -98,7 +100,9 @@ def _check_structure(static: Mapping[str, Any], own: set[str], outputs: int) -> 
     _check_positions(static)
     if "table" in own and (set(rpe) != {"table"} or kind not in ("dp-free", "dp") or window == "full"):
         raise ValueError("heads with a bias per distance fill a layer of dp-free or dp attention, window infinite or finite")
-    blind = {"none"} == set(rpe) and kind == "dp" and window != "infinite"
+    blind = {"none"} == set(rpe) and kind in ("dp", "linear") and window != "infinite"
+    if kind == "linear" and not blind:
+        raise ValueError("linear attention needs heads of type none in a finite or full window")
     if not blind and ("none" in rpe or window == "full"):
         raise ValueError("heads that do not see positions need dot products and a finite or full window")
 

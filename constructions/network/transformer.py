@@ -1,6 +1,6 @@
 """The Transformer of Wang & E as a JAX pytree.
 
-    X⁰_t = W_E x_t + b_E;   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the read-out.
+    X⁰_t = W_E x_t + b_E [+ P_t];   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the read-out.
     Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_{t−s},   FFN(u) = A relu(B u + c), on some coordinates rounded ("FFN with precision")
 
 | attention | score                          | weight                                   |
@@ -9,6 +9,7 @@
 | dp        | ⟨W_Q X_t, W_K X_{t−s}⟩ + p φ(s) | softmax over the past                    |
 | nf        | the same                       | e^score, not normalised                  |
 | tmx       | p (φ(s) − φ(w·X_t))            | e^score, not normalised                  |
+| linear    | ⟨W_Q X_t, W_K X_{t−s}⟩         | score / number of tokens that t sees     |
 
 φ(s) = −s for `lin` heads (s ≥ 0) and −log s for `log` heads (s ≥ 1), chosen per head. Layers of `table` heads have a learnt bias per
 distance instead, b_h(s) in place of p φ(s), as T5 but without its buckets: they see the distances 0 ≤ s < S of their table and no
@@ -17,13 +18,17 @@ others, so their sums are finite; their p is 0, and they need a softmax (dp-free
 φ(s); kerple heads and strides come with dp-free attention over the whole past. `window` says what the softmax runs over:
 "infinite" (the whole past; a finite array stands for the sequence that is 0 before it, and each layer carries the constant state of
 those positions), "finite" (the tokens of the array up to t) or "full" (all tokens of the array, before and after t). Heads of type `none`
-do not see positions: φ = 0, their p is 0, and they need a finite or full window. For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
+do not see positions: φ = 0, their p is 0, and they need a finite or full window, as linear attention does, all of whose heads are such.
+For tmx a lag slot w·X_t below 1 reads as 1 in log heads.
+
+A network may have absolute positions: a table P whose row j is added to the embedding of the j-th token of an array, j = 0, 1, …. Arrays
+are then no longer than the table, and the constant state before an array is b_E, without a position.
 
 The same classes hold exact networks: then the leaves are numpy arrays of rationals (`fmpq`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -85,6 +90,7 @@ class Transformer:
     embedding: Any  # (D, d) W_E
     bias: Any  # (D,)   b_E
     layers: tuple[Layer, ...]
+    positions: Any = None  # (P, D) a row for every token of an array, if the network has absolute positions
 
     @property
     def dtype(self) -> str:
@@ -101,6 +107,15 @@ class Transformer:
         """Outputs per position: 1 where the theorems speak of a network, one per class in classifiers."""
         return int(self.layers[-1].feedforward.outer.shape[0])
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of an array: as many as the table of positions has rows; None if there is no such number."""
+        return None if self.positions is None else len(self.positions)
+
+    def within(self, length: int) -> int:
+        """So many tokens, or as many as the network takes, if these are fewer."""
+        return length if self.longest is None else min(length, self.longest)
+
     def sizes(self) -> dict[str, int]:
         """layers, heads (the most in a layer), width, model_dim, and parameters: the count of all stored weights; outputs, if several."""
         several = {"outputs": self.outputs} if self.outputs > 1 else {}
@@ -112,6 +127,10 @@ class Transformer:
             "parameters": sum(int(np.size(leaf)) for leaf in jax.tree.leaves(self)),
             **several,
         }
+
+    def first(self, count: int) -> "Transformer":
+        """Embedding, positions and the first `count` layers."""
+        return replace(self, layers=self.layers[:count])
 
     def map(self, function: Callable[[Any], Any]) -> "Transformer":
         """The network with every weight array replaced."""
@@ -141,6 +160,14 @@ def check_plain(attention: Attention, what: str, *remedies: Remedy) -> None:
         kind = "kerple heads" if attention.rate is not None else f"heads with a stride ({attention.stride})"
         reason = f"{what} is not there for {kind}, only for lin, log and table heads that see every token"
         raise Refusal(reason, *remedies)
+
+
+def check_relative(network: Transformer, what: str) -> None:
+    """Refuse absolute positions and linear attention where something is done that knows neither."""
+    if network.positions is not None:
+        raise Refusal(f"{what} is not there for networks with a table of absolute positions")
+    if any(layer.attention.kind == "linear" for layer in network.layers):
+        raise Refusal(f"{what} is not there for linear attention")
 
 
 def exact_array(values: Any) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Evaluating any network: float ones by the fast pass, exact ones through their kernels.
 
-Exact networks with softmax over all tokens are rounded to float64 first.
+Exact networks that compare tokens, or have absolute positions, are rounded to float64 first.
 """
 
 from typing import Any
@@ -31,11 +31,16 @@ def run(network: Transformer, tokens: Any) -> np.ndarray:
     return evaluated(network, check_tokens(network, tokens))
 
 
+def runs_rounded(network: Transformer) -> bool:
+    """Whether the network, if it is exact, is rounded to float64 before it runs: it compares tokens, or has absolute positions."""
+    return network.positions is not None or any(layer.attention.kind in ("dp", "linear") for layer in network.layers)
+
+
 def evaluated(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     """The same for finite tokens of any size, such as Gaussian ones: worst cases are certified on [−1, 1] only."""
     if network.dtype != "exact":
         return fast.forward(network, tokens)
-    if any(layer.attention.window == "full" for layer in network.layers):
+    if runs_rounded(network):
         return fast.forward(network.map(lambda weights: to_float(weights, "float64")), tokens)
     if any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
         return ExactRunner(network).stream(tokens)[-1]

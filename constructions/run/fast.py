@@ -16,9 +16,10 @@ Heads that read a lag slot (`constructions.run.lagged`) run the same scan or tap
 up for their lag: fl(e^{θn}) or fl(n^p).
 
 So but for FFTs and for the logarithm of a lag slot (tmx), XLA performs additions, multiplications and divisions only, and
-`verify.chain.rounding` can bound every one of them. Softmax over all tokens of the array (window "full") couples all pairs: O(N²), with an
-exponential of our own (`constructions.network.exponential`) whose rounding is known. Other dp and nf scores run through the formula of the
-reference pass, O(N²), with the same exponential and with biases and masses of the past that were computed beforehand.
+`verify.chain.rounding` can bound every one of them. Linear attention adds up products of keys and values along the array, O(N). Softmax
+over all tokens of the array (window "full") couples all pairs: O(N²), with an exponential of our own (`constructions.network.exponential`)
+whose rounding is known. Other dp and nf scores run through the formula of the reference pass, O(N²), with the same exponential and with
+biases and masses of the past that were computed beforehand.
 """
 
 from functools import partial
@@ -134,7 +135,7 @@ def _kernel_sum(constants: dict[str, Any], values: jax.Array, past: jax.Array) -
     return total + share * past if "beyond" in constants else total / share
 
 
-def _convolve(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
+def convolved(attention: Attention, heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
     """Σ_s s^{−p} v_{t−s}, or Σ_s e^{b(s)} v_{t−s} up to a factor, by FFT, with the past's mass added; normalised unless tmx."""
     length = values.shape[0]
     kernel, beyond, whole = _long_kernels(attention, heads, length, values.dtype)
@@ -171,6 +172,8 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     """Attention output for x (…, N, D), and for the constant past (D,)."""
     if "factor" in constants:
         return _attend_by_lag(attention, constants, x, past)
+    if attention.kind == "linear":
+        return _attend_linearly(attention, x), jnp.zeros_like(past)
     if attention.window == "full":
         return _attend_all(attention, x), jnp.zeros_like(past)
     if attention.kind in ("dp", "nf"):
@@ -191,7 +194,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     if len(log):
         chosen, chosen_past = values[..., log, :], past_value[log]
         short = constants["taps"].shape[1] > 0
-        parts.append(tap_sum(constants["taps"], chosen, chosen_past) if short else _convolve(attention, log, chosen, chosen_past))
+        parts.append(tap_sum(constants["taps"], chosen, chosen_past) if short else convolved(attention, log, chosen, chosen_past))
         order.append(log)
     mixed = _joined(jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :], attention.stride, length)
     if attention.kind == "tmx":
@@ -233,6 +236,20 @@ def _attend_all(attention: Attention, x: jax.Array) -> jax.Array:
     return jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
 
 
+def _attend_linearly(attention: Attention, x: jax.Array) -> jax.Array:
+    """Σ_s ⟨q_t, k_s⟩ v_s / n = ⟨q_t, Σ_s k_s v_sᵀ⟩ / n over the n tokens that t sees: the sum of products runs along, O(N)."""
+    q, k, v = (jnp.einsum("hkd,...td->...htk", w, x, precision=HIGHEST) for w in (attention.query, attention.key, attention.value))
+    length = x.shape[-2]
+    if attention.window == "full":
+        products = jnp.einsum("...hsk,...hsv->...hkv", k, v, precision=HIGHEST)
+        mixed = jnp.einsum("...htk,...hkv->...htv", q, products, precision=HIGHEST) / length
+    else:
+        running = jnp.cumsum(k[..., :, None] * v[..., None, :], axis=-3)
+        seen = jnp.arange(1, length + 1, dtype=x.dtype)[:, None]
+        mixed = jnp.einsum("...htk,...htkv->...htv", q, running, precision=HIGHEST) / seen
+    return jnp.einsum("hdv,...htv->...td", attention.output, mixed, precision=HIGHEST)
+
+
 def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Attention of heads that read lag slots: Σ_s e^{−ps} v_{t−s} or Σ_s s^{−p} v_{t−s}, times the factor of the position's lag."""
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
@@ -265,7 +282,8 @@ def step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array,
 
 def network_constants(network: Transformer, length: int) -> tuple[dict[str, np.ndarray], ...]:
     """The constants of every layer for arrays of a length, from lag tables where its heads read lag slots."""
-    if all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers):
+    lagged = all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers)
+    if lagged and network.positions is None:
         try:
             return tuple(layer.constants or {} for layer in lagged_layers(network))
         except InputError:
@@ -275,7 +293,7 @@ def network_constants(network: Transformer, length: int) -> tuple[dict[str, np.n
 
 def _array_constants(attention: Attention, length: int) -> dict[str, np.ndarray]:
     """The constants of a layer without lag slots for arrays of a length."""
-    if attention.window == "full":
+    if attention.window == "full" or attention.kind == "linear":
         return {}
     if attention.kind in ("dp", "nf"):
         return score_constants(attention, length)

@@ -35,6 +35,7 @@ from constructions.network.transformer import (
     Attention,
     FeedForward,
     Transformer,
+    check_relative,
     checked_decays,
     exact_array,
     table_weights,
@@ -203,6 +204,7 @@ def fuse(network: Transformer) -> FusedLayer:
     """The fused layer of a one-layer dp-free network; anything else is refused."""
     if len(network.layers) != 1:
         raise InputError(f"this network has {len(network.layers)} layers; kernels are those of one layer")
+    check_relative(network, "a kernel")
     return fuse_layer(network.layers[0].attention, to_exact(network.embedding), to_exact(network.bias))
 
 
@@ -265,6 +267,7 @@ def stream_kernels(network: Transformer, length: int, extra: int = 0) -> list[li
     """For every coordinate of the stream before the last feed-forward network and every input coordinate the kernel's first values, as a
     polynomial; for dp-free layers with linear maps between them and no constants. `extra` bits are carried where layers multiply what
     is left of weights that cancelled."""
+    check_relative(network, "a kernel")
     if any(b != 0 for b in to_exact(network.bias)):
         raise InputError("kernels of several layers need a network without embedding bias")
     identity = exact_array(np.eye(network.embedding.shape[0], dtype=int).tolist())

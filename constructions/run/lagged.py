@@ -24,7 +24,7 @@ from analyzer.lemmas.lag_encoding import Form, slot_ball, slot_form
 from analyzer.numbers.exact import magnitude, rational, working_precision
 from analyzer.targets.adaptive import MAX_LAG
 from constructions.network.precision import tap_count, with_x64
-from constructions.network.transformer import Attention, Transformer, checked_decays, to_exact, to_float, zeros
+from constructions.network.transformer import Attention, Transformer, check_relative, checked_decays, to_exact, to_float, zeros
 from constructions.run.reference import as_floats, as_outputs, feed_forward
 
 GUARD = 256
@@ -35,6 +35,7 @@ MAX_BITS = 200_000
 
 def constant_coordinates(network: Transformer) -> list[dict[int, fmpq]]:
     """Before every layer, the residual coordinates that are the same at every position, with their values."""
+    check_relative(network, "a lag slot")
     embedding, bias = to_exact(network.embedding), to_exact(network.bias)
     known = {j: bias[j] for j in range(len(bias)) if not any(embedding[j])}
     result = []

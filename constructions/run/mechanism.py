@@ -10,6 +10,7 @@ this and the kind of its layer follows its role:
 | extract | dp-free: adds Σ_s w(s) G X_{t−s} with weights w that depend on the distance only               |
 | fetch   | nf, tmx: the same, scaled by what the query's lag slot holds, so that the peak lies at that lag |
 | compare | dp with queries and keys: attends to tokens by comparing slots                                 |
+| correlate | linear: adds the mean of values, each times the product of a query and a key                |
 | average | dp without queries and keys: attends by position only, or to all tokens alike                  |
 
 A neuron reads the slots of its row in B and writes those of its column in A, "output" in the last layer: a *constant* reads nothing, one
@@ -69,6 +70,8 @@ def _role(attention: Attention, gain: np.ndarray, asks: Sequence[str]) -> str:
         return "off"
     if attention.kind == "dp-free":
         return "extract"
+    if attention.kind == "linear":
+        return "correlate" if asks else "off"
     if attention.kind == "dp":
         return "compare" if asks else "average"
     return "fetch"

@@ -9,6 +9,7 @@ formula on `constants` that were computed outside XLA (`constructions.run.positi
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,9 +19,13 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.scipy.special import logsumexp
 
+from analyzer.errors import InputError
 from constructions.network.exponential import exp
 from constructions.network.precision import HIGHEST, with_x64
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, to_float
+
+SCORED = ("dp", "nf", "linear")
+"""Kinds whose scores compare tokens."""
 
 
 def feed_forward(ffn: FeedForward, u: jax.Array) -> jax.Array:
@@ -126,7 +131,7 @@ def _kerple_mass(decay: jax.Array, rate: jax.Array, position: jax.Array) -> jax.
 
 def _queries(attention: Attention, x: jax.Array) -> jax.Array:
     """What scores read of the positions that look: W_Q x (…, H, T, k) or, for tmx, −p φ(w·x) (…, H, T, 1)."""
-    if attention.kind in ("dp", "nf"):
+    if attention.kind in SCORED:
         return jnp.einsum("hkd,...td->...htk", attention.query, x, precision=HIGHEST)
     if attention.kind == "tmx":
         slot = jnp.einsum("hd,...td->...ht", attention.pointer, x, precision=HIGHEST)
@@ -136,7 +141,7 @@ def _queries(attention: Attention, x: jax.Array) -> jax.Array:
 
 def _keys(attention: Attention, x: jax.Array) -> jax.Array | None:
     """What scores read of the positions that are looked at, (…, H, N, k); None where that is nothing."""
-    return jnp.einsum("hkd,...sd->...hsk", attention.key, x, precision=HIGHEST) if attention.kind in ("dp", "nf") else None
+    return jnp.einsum("hkd,...sd->...hsk", attention.key, x, precision=HIGHEST) if attention.kind in SCORED else None
 
 
 def _scores(queries: jax.Array, keys: jax.Array | None) -> jax.Array:
@@ -188,6 +193,7 @@ block is compiled for itself, which takes as long as some hundred passes with fe
 
 
 Constants = dict[str, Any]
+Attend = Callable[..., tuple[jax.Array, jax.Array]]
 
 
 def attend(
@@ -196,7 +202,7 @@ def attend(
     """Attention output for the positions of x (…, N, D) from `first` on, and for the constant state of those before the array (D,)."""
     rows = x.shape[-2] - first
     weights = math.prod(x.shape[:-1]) * rows * len(attention.rpe)
-    causal = attention.kind in ("dp", "nf") and attention.window != "full"
+    causal = attention.kind in SCORED and attention.window != "full"
     blocks = BLOCKS if causal and rows >= BLOCKS * LEAST_BLOCK and weights >= LEAST_WEIGHTS else 1
     return _attend(attention, x, past, first, blocks, constants)
 
@@ -275,6 +281,9 @@ def _weights(attention: Attention, view: _View, first: int, start: int, end: int
     power = jnp.exp if view.bias is None else _own_power
     inside = positions + _scores(view.queries[..., rows, :], keys)
     before = view.before if view.before.shape[-2] == 1 else view.before[..., rows, :]
+    if attention.kind == "linear":
+        seen = jnp.isfinite(positions)
+        return jnp.where(seen, inside, 0), jnp.zeros_like(before), seen.sum(axis=-1, keepdims=True).astype(inside.dtype)
     if attention.kind == "dp-free" and attention.window == "infinite":
         whole = view.whole[:, None, None]
         return jnp.exp(inside - whole), jnp.exp(before - whole), None
@@ -313,7 +322,12 @@ def log_whole_mass(attention: Attention, dtype: Any) -> jax.Array:
 @jax.jit
 def embed(network: Transformer, tokens: jax.Array) -> jax.Array:
     """X⁰ (…, N, D)."""
-    return jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
+    embedded = jnp.einsum("dk,...k->...d", network.embedding, tokens, precision=HIGHEST) + network.bias
+    if network.positions is None:
+        return embedded
+    if tokens.shape[-2] > len(network.positions):
+        raise InputError(f"this network has positions for {len(network.positions)} tokens; the array has {tokens.shape[-2]}")
+    return embedded + network.positions[: tokens.shape[-2]]
 
 
 def feed(ffn: FeedForward, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
@@ -324,7 +338,7 @@ def feed(ffn: FeedForward, x: jax.Array, past: jax.Array, last: bool) -> tuple[j
 
 def run_layers(network: Transformer, tokens: jax.Array, step: Any) -> jax.Array:
     """Layer after layer, `step(index, layer, x, past, last)` being compiled: equal layers compile once; tokens (…, N, d) → outputs."""
-    x, past = embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
+    x, past = embed(network.first(0), tokens), jnp.asarray(network.bias)
     for index, layer in enumerate(network.layers):
         x, past = step(index, layer, x, past, index == len(network.layers) - 1)
     return as_outputs(x)
@@ -342,25 +356,26 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
         return np.asarray(run_layers(network, jnp.asarray(tokens, dtype=network.dtype), lambda _, *state: _step(*state)))
 
 
-@partial(jax.jit, static_argnames="first")
-def _attended(attention: Attention, x: jax.Array, past: jax.Array, first: int) -> tuple[jax.Array, jax.Array]:
-    change, past_change = attend(attention, x, past, first)
+@partial(jax.jit, static_argnames=("first", "by"))
+def _attended(attention: Attention, x: jax.Array, past: jax.Array, first: int, by: Attend) -> tuple[jax.Array, jax.Array]:
+    change, past_change = by(attention, x, past, first)
     return x[..., first:, :] + change, past + past_change
 
 
 _fed = jax.jit(feed, static_argnames="last")
 
 
-def stream(network: Transformer, tokens: jax.Array, first: int = 0) -> list[jax.Array]:
+def stream(network: Transformer, tokens: jax.Array, first: int = 0, by: Attend = attend) -> list[jax.Array]:
     """The residual stream (…, N, D) after every attention, and last the outputs (…, N, out), with their derivatives.
 
-    The last layer is evaluated at positions from `first` on only. Compiled by half layers, or with whatever is compiled around it.
+    The last layer is evaluated at positions from `first` on only. Compiled by half layers, or with whatever is compiled around it. `by` is
+    another way to compute attention, such as `constructions.run.blocked.attend`.
     """
-    x, past = embed(Transformer(network.embedding, network.bias, ()), tokens), jnp.asarray(network.bias)
+    x, past = embed(network.first(0), tokens), jnp.asarray(network.bias)
     seen: list[jax.Array] = []
     for index, layer in enumerate(network.layers):
         last = index == len(network.layers) - 1
-        x, past = _attended(layer.attention, x, past, first if last else 0)
+        x, past = _attended(layer.attention, x, past, first if last else 0, by)
         seen.append(x)
         x, past = _fed(layer.feedforward, x, past, last=last)
     return [*seen, x]
@@ -375,7 +390,7 @@ def layer_inputs(network: Transformer, tokens: Any, count: int) -> list[np.ndarr
         return (x, past) if last else _step(layer, x, past, False)
 
     with with_x64(network.dtype):
-        run_layers(Transformer(network.embedding, network.bias, network.layers[:count]), jnp.asarray(tokens, dtype=network.dtype), step)
+        run_layers(network.first(count), jnp.asarray(tokens, dtype=network.dtype), step)
     return seen
 
 

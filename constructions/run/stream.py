@@ -74,8 +74,10 @@ def _inputs(network: Transformer, tokens: np.ndarray, count: int) -> list[np.nda
 
 def is_fused(network: Transformer) -> bool:
     """Whether the network is exact and its stream is a convolution, run through kernels from ball arithmetic."""
-    return network.dtype == "exact" and all(
-        layer.attention.kind == "dp-free" and layer.attention.window == "infinite" for layer in network.layers
+    return (
+        network.dtype == "exact"
+        and network.positions is None
+        and all(layer.attention.kind == "dp-free" and layer.attention.window == "infinite" for layer in network.layers)
     )
 
 
@@ -93,7 +95,7 @@ def batches(network: Transformer, tokens: np.ndarray) -> list[np.ndarray]:
 def attended(network: Transformer, tokens: np.ndarray, first: int) -> list[np.ndarray]:
     """The residual stream (batch, N − first, D) after the attention of every layer, for tokens (batch, N, d)."""
     if is_fused(network):
-        parts = [Transformer(network.embedding, network.bias, network.layers[:count]) for count in range(1, len(network.layers) + 1)]
+        parts = [network.first(count) for count in range(1, len(network.layers) + 1)]
         return [convolved(*stream_table(part, tokens.shape[-2]), tokens)[:, first:] for part in parts]
     if network.dtype == "exact" and any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
         return [x[:, first:] for x in ExactRunner(network).attended(tokens)]

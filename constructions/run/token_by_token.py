@@ -26,7 +26,7 @@ import numpy as np
 from analyzer.errors import InputError, Refusal
 from analyzer.ranges import check_range
 from constructions.network.precision import HIGHEST, with_x64
-from constructions.network.transformer import Attention, Layer, Transformer
+from constructions.network.transformer import Attention, Layer, Transformer, check_relative
 from constructions.run import fast
 from constructions.run.execute import check_tokens
 from constructions.run.reference import as_outputs, embed, feed_forward
@@ -63,6 +63,7 @@ def check_streamed(network: Transformer, constants: tuple[Constants, ...]) -> No
     """Refuse networks whose heads need all tokens so far."""
     if network.dtype == "exact":
         raise Refusal("streams run in floats, and this network is exact", {"dtype": "float64"})
+    check_relative(network, "a memory of fixed size")
     for number, (layer, known) in enumerate(zip(network.layers, constants, strict=True), start=1):
         attention = layer.attention
         if "factor" in known:

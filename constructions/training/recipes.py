@@ -96,7 +96,8 @@ def check_shape(shape: Shape, dim: int) -> None:
     """Refuse sizes that are no sizes, or absurd, and combinations that do not exist."""
     for part in fields(shape):
         value = getattr(shape, part.name)
-        if isinstance(value, int) and value < (0 if part.name in ("key_dim", "value_dim", "reach") else 1):  # couplings have bare layers
+        bare = part.name in ("key_dim", "value_dim", "reach", "width")  # layers without heads or without neurons
+        if isinstance(value, int) and value < (0 if bare else 1):
             raise InputError(f"{part.name.replace('_', ' ')} is {value}; give a larger number")
     weights = shape.layers * (shape.heads * shape.model_dim * 2 * (shape.key_dim + shape.value_dim) + 2 * shape.width * shape.model_dim)
     weights += shape.width * shape.outputs
@@ -106,8 +107,10 @@ def check_shape(shape: Shape, dim: int) -> None:
         raise InputError("a bias per distance needs a reach, the number of distances; other heads have none")
     if shape.rpe == "table" and (shape.attention not in ("dp-free", "dp") or shape.window == "full"):
         raise InputError("a bias per distance needs a softmax, dp-free or dp, and an infinite or finite window")
-    if shape.rpe == "none" and (shape.attention != "dp" or shape.window == "infinite"):
+    if shape.rpe == "none" and (shape.attention not in ("dp", "linear") or shape.window == "infinite"):
         raise InputError("heads that do not see positions need dot products and a finite or full window")
+    if shape.attention == "linear" and shape.rpe != "none":
+        raise InputError("linear attention is for heads that do not see positions")
     if shape.window == "full" and shape.rpe != "none":
         raise InputError("the window full is for heads that do not see positions")
     if shape.outputs > 1 and shape.readout == "affine":
@@ -132,7 +135,7 @@ def check_recipe(recipe: TrainingRecipe, target: Target, layers: int, heads: int
     if not 0 <= recipe.first < recipe.length:
         raise InputError(f"the first position that counts is {recipe.first}, of {recipe.length}")
     check_numbers(recipe)
-    coupled = bool({"dp", "nf"} & set(attention))
+    coupled = bool({"dp", "nf", "linear"} & set(attention))
     rows = recipe.length - (recipe.first if layers == 1 else 0)
     numbers = heads * recipe.length * max(rows * (recipe.batch if coupled else 1), recipe.batch)
     if numbers > MAX_NUMBERS:

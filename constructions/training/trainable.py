@@ -24,10 +24,11 @@ import optax
 
 from analyzer.errors import InputError, Refusal
 from analyzer.targets.decisions import decision_of, values_of
-from analyzer.targets.protocol import ArrayMap, Target, memories_of
+from analyzer.targets.protocol import ArrayMap, Target, TokenTarget, memories_of
 from constructions.network.precision import MANTISSA, with_x64
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, check_plain, to_float
-from constructions.run.reference import stream
+from constructions.run import blocked
+from constructions.run.reference import SCORED, stream
 from constructions.training.checkpoint import fingerprint
 from constructions.training.loop import Report, Saved, Trained, fit, warm_cosine
 from constructions.training.recipes import Shape, TrainingRecipe, check_recipe, check_shape
@@ -43,7 +44,7 @@ def initial(shape: Shape, dim: int, seed: int, longest: int, dtype: str = "float
     check_shape(shape, dim)
     rng = np.random.default_rng(seed)
     h, d, dk, dv = shape.heads, shape.model_dim, shape.key_dim, shape.value_dim
-    scored = shape.attention in ("dp", "nf")
+    scored = shape.attention in SCORED
 
     def normal(*size: int, inputs: int, scale: float = 1.0) -> np.ndarray:
         return (rng.standard_normal(size) * scale / np.sqrt(max(inputs, 1))).astype(dtype)
@@ -107,6 +108,10 @@ def randomised(network: Transformer, seed: int, longest: int) -> Transformer:
         sizes = replace(
             shape,
             heads=len(layer.attention.rpe),
+            rpe=layer.attention.rpe[0],
+            attention=layer.attention.kind,
+            window=layer.attention.window,
+            reach=0 if layer.attention.table is None else int(layer.attention.table.shape[1]),
             width=int(layer.feedforward.inner.shape[0]),
             key_dim=int(layer.attention.query.shape[1]),
             value_dim=int(layer.attention.value.shape[1]),
@@ -123,7 +128,15 @@ def randomised(network: Transformer, seed: int, longest: int) -> Transformer:
             pointer=drawn.attention.pointer[: layer.attention.pointer.shape[0]],
         )
         layers.append(Layer(attention, drawn.feedforward))
-    return replace(initial(replace(shape, layers=1), network.dim, seed, longest, network.dtype), layers=tuple(layers))
+    fresh = initial(replace(shape, layers=1), network.dim, seed, longest, network.dtype)
+    return replace(fresh, layers=tuple(layers), positions=_random_positions(network, seed))
+
+
+def _random_positions(network: Transformer, seed: int) -> np.ndarray | None:
+    """A table of positions as GPT-2's begins, normal of deviation 0.02, where a network has one."""
+    if network.positions is None:
+        return None
+    return (0.02 * np.random.default_rng([seed, 1]).standard_normal(np.shape(network.positions))).astype(network.dtype)
 
 
 def as_float(network: Transformer, dtype: str) -> Transformer:
@@ -181,13 +194,22 @@ def to_network(parameters: Transformer) -> Transformer:
 
 
 def outputs(network: Transformer, tokens: jax.Array, first: int = 0) -> jax.Array:
-    """The last feed-forward network's outputs, (…, N − first, out), in one differentiable piece: the reference pass."""
-    return stream(network, tokens, first)[-1]
+    """The last feed-forward network's outputs, (…, N − first, out), in one differentiable piece: the reference pass, by blocks where long
+    arrays meet heads that read positions only."""
+    return stream(network, tokens, first, blocked.attend)[-1]
+
+
+POOL = 1 << 13
+"""Sequences that batches are drawn from where a target has its own."""
 
 
 def sampler(target: Target, recipe: TrainingRecipe, dtype: str) -> Callable[[jax.Array], jax.Array]:
-    """Random tokens (batch, length, d) from a key: letters of the alphabet if there is one, ±1 if wanted, else uniform."""
+    """Random tokens (batch, length, d) from a key: letters of the alphabet if there is one, ±1 if wanted, else uniform. Targets whose
+    sequences are not all arrays of tokens draw `POOL` of them beforehand, and batches are drawn from these."""
     shape, letters = (recipe.batch, recipe.length, target.dim), target.letters()
+    if type(target).draw is not TokenTarget.draw:
+        pool = jnp.asarray(target.draw(np.random.default_rng(recipe.seed), (POOL, recipe.length)), dtype)
+        return lambda key: pool[jax.random.randint(key, shape[:1], 0, POOL)]
     if letters is not None:
         indices = shape[:2] if letters.ndim == 2 else shape
         return lambda key: jnp.asarray(letters, dtype)[jax.random.randint(key, indices, 0, len(letters))]
@@ -228,7 +250,7 @@ def loss_of(target: Target, recipe: TrainingRecipe, slots: ArrayMap | None = Non
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(found, right))
 
     def loss(parameters: Transformer, tokens: jax.Array) -> jax.Array:
-        *before, found = stream(to_network(parameters), tokens, recipe.first)
+        *before, found = stream(to_network(parameters), tokens, recipe.first, blocked.attend)
         total = error(found, wanted(tokens)[..., recipe.first :])
         if slots is not None:
             held = slots(tokens)[..., recipe.first :, :]

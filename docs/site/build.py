@@ -18,7 +18,7 @@ DOCS = Path(__file__).parent.parent
 ROOT = DOCS.parent
 FIRST = ("start",)
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "Use": ("targets", "plan", "claims", "sweeps", "exports", "onnx", "doctor", "models", "import", "pages", "questions"),
+    "Use": ("targets", "plan", "claims", "sweeps", "exports", "onnx", "doctor", "models", "import", "pages", "questions", "library"),
     "Theory": ("theorems/index", "certificates", "gallery"),
     "Reference": ("api", "reference", "glossary"),
     "Project": ("experiments", "architecture", "decisions", "benchmarks", "contributing"),

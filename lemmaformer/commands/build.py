@@ -1,13 +1,17 @@
 """`build`: the network of a theorem's proof, certified, as a bundle."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from analyzer.errors import OptionValue
 from analyzer.families import Adaptive, Coupling, Fixed, Kernel, Points, Representation
 from analyzer.options import Options
-from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, place, target_of
+from analyzer.statements.theorem import Theorem
+from analyzer.targets.task import task_kinds, task_of
+from lemmaformer.commands.flags import NEW, Answer, answers, flag, given, of_target, options_of, output, place, target_of
 
 FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
     "fixed": (
@@ -54,20 +58,45 @@ FAMILIES: dict[str, tuple[type[Options], str, str, str]] = {
 
 
 class _Families(click.Group):
-    """The families, and every theorem of another distribution under its own id."""
+    """The families, the tasks, and under their own ids the library's other theorems and those of other distributions."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [*FAMILIES, *(theorem.id for theorem in _foreign())]
+        from analyzer.statements.registry import THEOREMS
+
+        own = [*task_kinds(), *THEOREMS.library()]
+        return [*FAMILIES, *dict.fromkeys(own), *(theorem.id for theorem in _foreign())]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in FAMILIES:
             family, brief, help, example = FAMILIES[name]
             return _command(name, name, None, family, brief, help, example)
-        for theorem in _foreign():
+        from analyzer.statements.registry import THEOREMS
+
+        if name in task_kinds():
+            task, (theorem, *_) = task_of(name), THEOREMS.of_kind(name)
+            return _command(name, name, theorem.id, _options(theorem), task.brief, task.help, _spelt(name, task.example))
+        for theorem in [THEOREMS[name]] if name in THEOREMS.library() else _foreign():
             if theorem.id == name and theorem.options is not None and theorem.target is not None:
                 help = f"{theorem.title[0].upper()}{theorem.title[1:]}."
                 return _command(name, theorem.target, name, theorem.options, theorem.title[:60], help, f"lemmaformer theorems {name}")
         return None
+
+
+def _spelt(name: str, example: Mapping[str, OptionValue]) -> str:
+    """The command that builds an example."""
+    return " ".join(["lemmaformer build", name, *(flag(option, value) for option, value in example.items()), "--out net"])
+
+
+def _needed(theorem: str) -> str | None:
+    """The kind of target that a theorem needs, None if there are several."""
+    from analyzer.statements.registry import THEOREMS
+
+    return None if THEOREMS[theorem].others else THEOREMS[theorem].target
+
+
+def _options(theorem: Theorem) -> type[Options]:
+    assert theorem.options is not None  # theorems that build have options
+    return theorem.options
 
 
 def _foreign() -> list[Any]:
@@ -88,7 +117,7 @@ def _command(name: str, kind: str, theorem: str | None, options: type[Options], 
         from constructions.files.card import check_output
         from lemmaformer.pages import Written
 
-        target = target_of(keywords, kind)
+        target = target_of(keywords, kind if theorem is None else _needed(theorem))
         read = options.of(None if file is None else options.read_file(file), given(keywords))
         check_output(out, overwrite=force)
         net = lf.build(target, read, theorem=theorem)

@@ -16,6 +16,7 @@ import click
 
 from analyzer.errors import InputError, OptionValue
 from analyzer.options import Options, alternatives, choices, default_text, typed_fields
+from analyzer.targets.task import task_kinds, task_of
 
 Command = Callable[..., Any]
 
@@ -146,8 +147,8 @@ def _type_of(hint: Any) -> click.ParamType:
 
 
 def given(keywords: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given."""
-    return {name: value for name, value in keywords.items() if value is not None}
+    """The flags that were given, those that may be given several times at least once."""
+    return {name: value for name, value in keywords.items() if value not in (None, ())}
 
 
 def of_target(*kinds: str) -> Callable[[Command], Command]:
@@ -179,6 +180,8 @@ def of_target(*kinds: str) -> Callable[[Command], Command]:
     ]
 
     def decorate(command: Command) -> Command:
+        for kind in set(kinds) & set(task_kinds()):
+            command = options_of(task_of(kind).options)(command)
         flags = [click.option("--target", "target_file", type=NEW, help="A TOML file with the target (docs/targets.md).")]
         flags += dict.fromkeys(one for kind in kinds for one in about.get(kind, []))  # kinds share flags
         flags += shared if {"fixed", "kernel"} & set(kinds) else []
@@ -197,6 +200,8 @@ def target_of(keywords: dict[str, Any], needed: str | None = None, optional: boo
     """Take the flags that describe a target out of the keywords and make it; `needed` is the kind it must be of."""
     import lemmaformer as lf
 
+    if needed in task_kinds():
+        return _task(keywords, needed)
     said = {name: value for name in _TARGET if (value := keywords.pop(name, None)) not in (None, ())}
     ways = [name for name in ("target_file", "lags", "kernels", "rho", "formula") if name in said]
     if optional and not said:
@@ -229,6 +234,25 @@ def target_of(keywords: dict[str, Any], needed: str | None = None, optional: boo
     target = lf.load_target(said["target_file"])
     if needed is not None and target.kind != needed:
         raise InputError(f"{said['target_file']} holds a target of kind {target.kind}, one of kind {needed} is needed here")
+    return target
+
+
+def _task(keywords: dict[str, Any], kind: str) -> Any:
+    """A task from --target or from the flags of its parameters."""
+    import lemmaformer as lf
+
+    task, file = task_of(kind), keywords.pop("target_file", None)
+    said = {entry.name: value for entry, _ in typed_fields(task.options) if (value := keywords.pop(entry.name, None)) is not None}
+    strange = [name for name in _TARGET if keywords.pop(name, None) not in (None, ())]
+    if strange:
+        raise InputError(f"--{_SPELT.get(strange[0], strange[0])} does not describe a target of kind {kind}")
+    if file is None:
+        return task.target(said)
+    if said:
+        raise InputError(f"--{next(iter(said)).replace('_', '-')} does not go with --target, which describes the whole task")
+    target = lf.load_target(file)
+    if target.kind != kind:
+        raise InputError(f"{file} holds a target of kind {target.kind}, one of kind {kind} is needed here")
     return target
 
 

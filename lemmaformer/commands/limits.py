@@ -11,6 +11,7 @@ from lemmaformer.options import (
     ArchitecturesLimits,
     CouplingLimits,
     DpFreeLimits,
+    HeadsLimits,
     InvarianceLimits,
     KernelLimits,
     LagLimits,
@@ -106,6 +107,22 @@ def permutation(**keywords: Any) -> Answer:
 
     target = target_of(keywords, "sequence")
     return lf.limits.permutation(target, **given(keywords))
+
+
+@limits.command(
+    "heads",
+    short_help="A lag by relative and by absolute positions.",
+    epilog="Example: lemmaformer limits heads --lags 12,64  (2 seconds)",
+)
+@options_of(HeadsLimits)
+@place("figure", "Heads and bits against the lag, .pdf, .svg or .png.")
+@answers
+def heads(figure: Path | None, **keywords: Any) -> Answer:
+    """Heads, bits and depth that a lag costs: what relative positions need, and what absolute ones are certified with."""
+    import lemmaformer as lf
+
+    found = lf.limits.heads(**given(keywords))
+    return found if figure is None else found.draw(figure)
 
 
 @limits.command(

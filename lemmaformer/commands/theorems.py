@@ -18,6 +18,7 @@ from analyzer.families import (
     StrideBound,
     TableBound,
 )
+from analyzer.targets.task import task_kinds, task_of
 from lemmaformer.commands.flags import NEW, Answer, answers, flags_of, given, of_target, options_of, place, target_of
 
 RPE = click.Choice(["lin", "log"])
@@ -55,15 +56,25 @@ def theorems(theorem_id: str | None, latex: bool, graph: bool, dot: bool, target
 
 
 class _Bound(click.Command):
-    """Theorems of other distributions bring flags of their own."""
+    """Theorems of the library, with their tasks, and of other distributions bring flags of their own."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.usual = list(self.params)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         from analyzer.statements.registry import THEOREMS
 
-        if not any(THEOREMS.is_own(word) for word in args):
-            known = {param.name for param in self.params}
-            brought = [flag for theorem in THEOREMS.foreign() if theorem.bound_options for flag in flags_of(theorem.bound_options)]
-            self.params.extend(flag for flag in brought if flag.name not in known)
+        self.params = list(self.usual)
+        named = [THEOREMS[word] for word in args if word in THEOREMS.library()]
+        if named or not any(THEOREMS.is_own(word) for word in args):
+            theorems = named or THEOREMS.foreign()
+            brought = [theorem.bound_options for theorem in theorems if theorem.bound_options]
+            brought += [task_of(theorem.target).options for theorem in named if theorem.target in task_kinds()]
+            known = {} if named else {param.name: param for param in self.params}
+            fresh = {flag.name: flag for flag in flags_of(*brought) if flag.name not in known}
+            spelt = {word for flag in fresh.values() for word in flag.opts}
+            self.params = [*(param for param in self.params if param.name not in fresh and spelt.isdisjoint(param.opts)), *fresh.values()]
         return super().parse_args(context, args)
 
 

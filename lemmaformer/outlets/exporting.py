@@ -14,6 +14,7 @@ import numpy as np
 from analyzer.errors import InputError
 from analyzer.targets.protocol import Target
 from constructions.files.bundle import Bundle
+from constructions.network.transformer import Transformer
 from lemmaformer.options import Export
 from lemmaformer.results.base import Result
 
@@ -85,16 +86,16 @@ def exported(
     if options.to == "onnx":
         extra["card"] = bundle.card
     if options.to in DRAWN:
-        extra["tokens"] = drawn(target)
+        extra["tokens"] = drawn(target, bundle.network)
     if options.length is not None:
         extra["length"] = options.length
     module, _, name = FORMATS[options.to].partition(":")
     return Exported(getattr(import_module(module), name)(bundle.network, slots, out, overwrite=overwrite, **extra))
 
 
-def drawn(target: Target | None) -> np.ndarray | None:
-    """Random sequences of a target, (batch, N, d)."""
+def drawn(target: Target | None, network: Transformer) -> np.ndarray | None:
+    """Random sequences of a target, (batch, N, d), no longer than its network takes where the target does not say how long they are."""
     if target is None:
         return None
-    length = target.length or target.settled + BEYOND
+    length = target.length or network.within(target.settled + BEYOND)
     return target.draw(np.random.default_rng(0), (SEQUENCES, length))

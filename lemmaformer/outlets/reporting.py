@@ -142,7 +142,7 @@ def _live(net: "Network") -> tuple[dict[str, Any], str]:
 
     network, target = net.transformer, net.target
     longest = 4 if target is None else target.settled
-    length = sequences.length_of(target, longest)
+    length = network.within(sequences.length_of(target, longest))
     try:
         engine, reason = engines.engine_of(network, length, longest), ""
     except LemmaformerError as error:

@@ -20,11 +20,12 @@ from analyzer.statements.registry import THEOREMS
 from analyzer.targets.adaptive import AdaptiveMemory
 from analyzer.targets.coupling import CouplingTarget
 from analyzer.targets.examples import centre_of_mass
-from analyzer.targets.files import target_of_kind
+from analyzer.targets.files import target_from_dict, target_of_kind
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.kernel import KernelMemory
 from analyzer.targets.sequence import SequenceTarget
 from analyzer.theorems import base, shift_chain, thm_4_4, thm_5_1
+from analyzer.theorems.library import position_heads as position_theorem
 from analyzer.theorems.positions import table_lags as table_lag_theorem
 from analyzer.toml import read_toml
 from constructions.theorems import jl_4_1 as representation
@@ -46,6 +47,7 @@ from verify.theorems import shift_chain as chain_certificate
 from verify.theorems import thm_3_1 as fixed_certificate
 from verify.theorems import thm_4_4 as adaptive_certificate
 from verify.theorems import thm_5_1 as kernel_certificate
+from verify.theorems.library import adaptive_kernels, addition, copying, first, in_context_gd, induction, k_hop, parity
 from verify.theorems.positions import kerple_heads as kerple_certificate
 from verify.theorems.positions import stride_heads as stride_certificate
 from verify.theorems.positions import table_heads as table_certificate
@@ -69,6 +71,35 @@ class Case(NamedTuple):
 
 
 LETTERS = (fmpq(-1, 2), fmpq(1, 2))
+BLOCKS = ["extraction lag 1", "extraction lag 2", "blocks", "logits", "choice", "read-out"]
+LIBRARY: dict[str, tuple[Any, list[str]]] = {
+    "adaptive-kernels": ((adaptive_kernels, "proof_graph"), ["lag", "kernel"]),
+    "addition": ((addition, "proof_graph"), ["gap", "digits"]),
+    "copying": ((vars(copying.RULES), "proof"), BLOCKS),
+    "first": ((first, "proof_graph"), ["share", "plateau"]),
+    "in-context-gd": ((in_context_gd, "proof_graph"), ["step"]),
+    "induction": ((vars(induction.RULES), "proof"), BLOCKS),
+    "k-hop": ((k_hop, "target_graph"), ["previous letter", "find 1", "find 2", "find 3", "read-out"]),
+    "parity": ((parity, "proof_graph"), ["indicator", "margin", "plateau"]),
+    "position-heads": ((position_theorem, "target_graph"), ["extraction m1", "extraction m2", "read-out"]),
+}
+"""Where the certificate of every construction of the library takes its proof from, and the lemmas that it measures."""
+
+
+def of_library(name: str, place: Any, parts: list[str]) -> Case:
+    """The first case of the theorem's own row of the conformance table."""
+    theorem = THEOREMS[name]
+    case = theorem.cases[0]
+
+    def build() -> Any:
+        target = target_from_dict(dict(case.target), name)
+        options = theorem.options_for(target.kind)
+        assert options is not None
+        return theorem.built_by()(target, options.read(dict(case.options)))
+
+    return Case(name, build, theorem.verified_by(), place, parts)
+
+
 CASES = {
     "fixed": Case(
         "thm-3.1", lambda: fixed.build(FixedMemory((1, 3)), error=0.1), fixed_certificate.verify, (vars(THEOREMS["thm-3.1"]), "lemmas"),
@@ -140,6 +171,7 @@ CASES = {
         ),
         representation_certificate.verify, (representation_certificate, "proof_graph"), ["code", "table"],
     ),
+    **{name: of_library(name, place, parts) for name, (place, parts) in LIBRARY.items()},
     "points": Case(
         "jl-points", lambda: points.build(centre_of_mass(3), error=0.2), points_certificate.verify, (points_certificate, "proof_graph"),
         ["coupling", "values", "read-out"],

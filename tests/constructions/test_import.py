@@ -191,7 +191,7 @@ WRONG: dict[str, tuple[Change, str, str, str]] = {
     "queries of dp-free": ({"layers.0.attention.query.weight": np.ones((4, 3))}, "", "", "nothing of ours"),
     "unknown key": ({}, 'colour = "red"\n', "", "unknown key 'colour'"),
     "unknown layer key": ({}, "", "dropout = 0.1\n", "unknown key 'dropout'"),
-    "kind": ({}, 'kind = "dp-free"', 'kind = "linear"', "kind is 'linear'"),
+    "kind": ({}, 'kind = "dp-free"', 'kind = "cosine"', "kind is 'cosine'"),
     "window": ({}, 'window = "infinite"', 'window = "sliding"', "window is 'sliding'"),
     "rpe": ({}, "rpe = 'lin'", 'rpe = "rope"', "rpe must be"),
     "heads of a list": ({}, "rpe = 'lin'", 'rpe = ["lin", "log", "lin"]', "its rpe lists 3"),

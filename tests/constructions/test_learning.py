@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from analyzer.errors import InputError, Refusal
+from analyzer.targets.files import target_from_dict
 from analyzer.targets.fixed import FixedMemory
 from constructions.files.bundle import load, write
 from constructions.files.card import read_files
@@ -26,6 +27,7 @@ from constructions.training.trainable import (
     outputs,
     randomised,
     run_of,
+    sampler,
     slot_values,
     to_network,
     to_parameters,
@@ -236,3 +238,28 @@ def test_what_cannot_be_trained_is_refused():
     with pytest.raises((InputError, Refusal)):
         as_float(huge.map(lambda leaf: leaf * 10**60), "float32")
     assert json.dumps(asdict(RECIPE))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"kind": "parity", "longest": 8},
+        {"kind": "copying", "letters": 3, "n": 2, "string": 3},
+        {"kind": "in-context-gd", "features": 1, "examples": 3, "steps": 2},
+        {"kind": "sequence", "formula": "x1*x2 - x3", "alphabet": [0, 1], "length": 3},
+    ],
+    ids=lambda data: str(data["kind"]),
+)
+def test_batches_hold_sequences_of_the_target_only(data: dict[str, object]) -> None:
+    """Arrays of independent tokens would be none of them: a begin token, a copy, a query or positions would be missing."""
+    target = target_from_dict(data, "test")
+    recipe = replace(RECIPE, length=target.length or 9, first=0)
+    draw = sampler(target, recipe, "float32")
+    first, second = (np.asarray(draw(jax.random.key(seed))) for seed in (0, 1))
+    assert first.shape == (RECIPE.batch, recipe.length, target.dim) and (first != second).any()
+    for batch in (first, second):
+        target.check_tokens(batch, "a batch")
+    broken = first.copy()
+    broken[0, 0] = 1 / 3
+    with pytest.raises(InputError):
+        target.check_tokens(broken, "a batch")

@@ -25,7 +25,7 @@ def test_every_published_experiment_has_its_command() -> None:
     names = {name.removeprefix("experiment ") for name in commands(cli.cli) if name.startswith("experiment ")}
     assert set(COMMANDS) == names - {"arms"}  # no published one: it takes a network
     full = {name for name, (command, _) in COMMANDS.items() if command.endswith("--full")}
-    assert full == {name for name in COMMANDS if name.startswith(("we-1", "we-2", "we-3", "we-4", "jl-table-2", "jl-table-3"))}
+    assert full == {name for name in COMMANDS if name.startswith(("we-1", "we-2", "we-4", "jl-table-2", "jl-table-3"))}
 
 
 @pytest.mark.parametrize("name", KEPT)

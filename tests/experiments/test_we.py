@@ -14,7 +14,7 @@ from constructions.network.precision import with_x64
 from constructions.training.trainable import initial, outputs
 from lemmaformer.experiments import WE
 from verify.experiments import we, we_rows
-from verify.experiments.we import DEFAULT, FULL, Arm, Task, WeExperiment, WeProtocol
+from verify.experiments.we import DEFAULT, FULL, Arm, Regression, WeExperiment, WeProtocol
 from verify.experiments.we_rows import PrintedClaim, WeRow, WeRule
 from verify.report.experiments import show_we
 
@@ -86,7 +86,7 @@ def test_the_expected_loss_is_the_mean_over_tokens() -> None:
     tokens = np.array(np.meshgrid(*[[-1.0, 1.0]] * 9)).reshape(9, -1).T
     for rpe in ("lin", "log", "table"):
         network = initial(we._shape(rpe, 3, protocol), 1, 5, 9, "float64")
-        task = Task("kernel", "signs", kernel=we.power_law(9))
+        task = Regression("kernel", "signs", kernel=we.power_law(9))
         with with_x64("float64"):
             out = np.asarray(jax.jit(outputs, static_argnums=2)(network.map(jnp.asarray), jnp.asarray(tokens)[..., None], 8))[:, 0, 0]
         misses = out - tokens @ np.array(task.kernel)[::-1]
@@ -109,9 +109,9 @@ def test_targets_look_at_the_published_positions() -> None:
     tokens = np.zeros((1, 1000), np.float32)
     tokens[0, [47, 55, 98]] = 1, 10, 100
     protocol = WeProtocol()
-    total = Task("sum", "uniform", kernel=we.indicator(we.distances(protocol), 1000))
+    total = Regression("sum", "uniform", kernel=we.indicator(we.distances(protocol), 1000))
     assert float(total.values(jnp.asarray(tokens))[0]) == 111
-    ridges = Task("ridges", "signs", we.distances(protocol))
+    ridges = Regression("ridges", "signs", we.distances(protocol))
     wanted = np.maximum(ridges.weights() @ np.array([1, 10, 100]), 0).sum()
     assert float(ridges.values(jnp.asarray(tokens))[0]) == pytest.approx(wanted, rel=1e-5)
     kernel = we.power_law(1000)
@@ -119,14 +119,14 @@ def test_targets_look_at_the_published_positions() -> None:
 
 
 def test_draws_are_even_and_odd_as_said() -> None:
-    sums = [abs(Task("x", "uniform", (1,), draw=draw).weights().sum()) for draw in (we.EVEN, we.ODD)]
+    sums = [abs(Regression("x", "uniform", (1,), draw=draw).weights().sum()) for draw in (we.EVEN, we.ODD)]
     assert sums == pytest.approx([0.114, 1.089], abs=1e-3)
 
 
 @pytest.mark.deep
 def test_kept_slopes_stay_and_runs_repeat() -> None:
     protocol = replace(SMALL, steps=20, length=120)
-    task = Task("kernel", "signs", kernel=we.power_law(120))
+    task = Regression("kernel", "signs", kernel=we.power_law(120))
     arm = Arm("kept", task, we._shape("lin", 4, protocol), "alibi", True)
     first, again = (we.train(arm, protocol).errors for _ in range(2))
     assert first == again
@@ -137,7 +137,7 @@ def test_kept_slopes_stay_and_runs_repeat() -> None:
 
 
 def test_fitted_banks_do_what_the_closed_forms_say() -> None:
-    power, exponential = (Task("k", "signs", kernel=k) for k in (we.power_law(300), we.exponential(300, 0)))
+    power, exponential = (Regression("k", "signs", kernel=k) for k in (we.power_law(300), we.exponential(300, 0)))
     assert we.fitted("log", power, "log", np.array([0.5]), "float32").error < 1e-12
     assert we.fitted("log", power, "log", np.array([0.6]), "float32").error > 1e-3
     assert we.fitted("lin", exponential, "lin", np.array([5.0]), "float32").error < 1e-12

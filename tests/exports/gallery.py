@@ -35,7 +35,8 @@ def built(name: str) -> lf.Network:
 def tokens_of(net: lf.Network, count: int, seed: int = 1) -> np.ndarray:
     """Random sequences of its target."""
     assert net.target is not None
-    return net.target.draw(np.random.default_rng(seed), (count, net.target.length or net.target.settled + 16))
+    length = net.target.length or net.transformer.within(net.target.settled + 16)
+    return net.target.draw(np.random.default_rng(seed), (count, length))
 
 
 def random_one(rpe: str, kind: str, window: str, dtype: str = "float64") -> Transformer:

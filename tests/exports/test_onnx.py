@@ -1,5 +1,6 @@
 """ONNX files: they agree with `run`, they are valid, and they hold what the library says they hold."""
 
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 import lemmaformer as lf
 from analyzer.errors import InputError
+from analyzer.targets.task import task_kinds
 from constructions.exports.fast_rounding import difference_bound
 from constructions.exports.onnx_graphs import model_of, write
 from constructions.exports.onnx_runs import sequences, session
@@ -44,6 +46,8 @@ GALLERY: dict[str, list[dict[str, Any]]] = {
     "two_coordinates": [{}, LOOSE],
 }
 """Every example, exact and in the float types that can hold it; product and tree are refused in floats."""
+TASKS = [file.stem for file in sorted(EXAMPLES.glob("*.toml")) if tomllib.loads(file.read_text()).get("kind") in task_kinds()]
+"""Examples of tasks, whatever tasks there are."""
 TOGETHER = 100
 """Sequences whose tolerances are computed at a time: some hundred MB."""
 CASES = [(name, options) for name, several in GALLERY.items() for options in several]
@@ -74,7 +78,15 @@ def compared(network: Transformer, tokens: np.ndarray, card: Any = None) -> tupl
 
 
 def test_every_example_is_in_the_table() -> None:
-    assert set(GALLERY) == {file.stem for file in EXAMPLES.glob("*.toml")}
+    assert set(GALLERY) | set(TASKS) == {file.stem for file in EXAMPLES.glob("*.toml")}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_examples_of_tasks_are_written_and_certified(name: str, tmp_path: Path) -> None:
+    net = built(name, ())
+    said = write(net.transformer, net.slots, tmp_path / "task.onnx", overwrite=False, card=net.card)
+    assert float(str(said["share"])) <= 1 and float(str(said["known"])) > 0.9
+    assert lf.verify(tmp_path / "task.onnx").verdict.value == "holds"
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=lambda case: case if isinstance(case, str) else case.get("dtype", "exact"))

@@ -20,6 +20,8 @@ from constructions.network.precision import SMALLEST
 from constructions.run.stream import plain_slots
 from tests.conftest import random_network
 from tests.exports.test_onnx import KINDS
+from tests.running.test_positions_and_linear import KINDS as BLIND
+from tests.running.test_positions_and_linear import blind
 from verify.chain.rounding import exponential_error
 
 pytestmark = [pytest.mark.reach, pytest.mark.filterwarnings("ignore")]
@@ -173,13 +175,18 @@ def test_optimisation_adds_no_operation_that_rounds_differently(dtype: str, tmp_
         inner = (kinds(attribute.g) for node in graph.node for attribute in node.attribute if attribute.g.node)
         return {f"{node.domain}{node.op_type}" for node in graph.node}.union(*inner)
 
-    for index, (rpe, kind, window) in enumerate(KINDS):
-        network = random_network(np.random.default_rng(index), (rpe.split() * 3)[:3], kind, window, layers=2, dtype=dtype)
+    networks = [
+        random_network(np.random.default_rng(index), (rpe.split() * 3)[:3], kind, window, layers=2, dtype=dtype)
+        for index, (rpe, kind, window) in enumerate(KINDS)
+    ]
+    networks += [blind(kind, window, dtype) for kind, window in BLIND]
+    for index, network in enumerate(networks):
         model = model_of(network, plain_slots(network))
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.optimized_model_filepath = str(tmp_path / f"{index}.onnx")
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        library = {"Log"} if kind == "tmx" and "log" in rpe else set()
+        attention = network.layers[0].attention
+        library = {"Log"} if attention.kind == "tmx" and "log" in attention.rpe else set()
         assert kinds(model.graph) <= EXACT | ROUNDED | library
         assert kinds(onnx.load(tmp_path / f"{index}.onnx").graph) <= EXACT | ROUNDED | library

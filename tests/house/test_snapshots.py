@@ -211,10 +211,10 @@ LEFT_OUT = {
     "demo", "doctor", "experiment jl-table-1", "experiment jl-table-2", "experiment jl-table-3", "experiment jl-fig-1",
     "experiment jl-fig-2", "experiment jl-fig-3", "experiment jl-fig-4", "experiment jl-fig-5", "experiment horizon",
     "experiment we-1b", "experiment we-2a", "experiment we-2b", "experiment we-3a", "experiment we-4a", "experiment we-4b",
-    "experiment we-lm", "break", "explore", "export", "gallery", "report", "sweep",
+    "experiment we-lm", "explore", "export", "gallery", "report", "sweep",
 }  # fmt: skip
-"""Commands that take more than ten seconds with the fewest steps, and `break`, `sweep` those that write
-pages and exports, and `doctor`, whose numbers are the machine's; tests of their own read their JSON."""
+"""Commands that take more than ten seconds with the fewest steps, `sweep`, those that write pages and exports, and `doctor`, whose numbers
+are the machine's; tests of their own read their JSON."""
 
 
 def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[str]:

@@ -34,6 +34,8 @@ def network(name: str) -> lf.Network:
             return lf.build(lf.kernel(["exp(-s/5)", "(s+1)**-2"], readout="k1*k2"), error=0.05)
         case "coupling":
             return lf.build(lf.coupling("exp(-4*(u-v)**2)", F="tanh(2*y)", length=6), error=0.1)
+        case "positions":
+            return lf.build(lf.fixed(lags=(2,)), theorem="position-heads", length=9, dtype="float64", error=0.05)
         case "chain":
             return lf.build(lf.fixed(lags=(12,)), bank="balanced", depth="auto", dtype="float32")
         case "restored":
@@ -49,5 +51,5 @@ def network(name: str) -> lf.Network:
 
 NETWORKS = (
     "lin", "log", "pair", "tuned", "nested dp", "nested tmx", "nested float", "kernel", "coupling", "chain", "restored", "trained dp",
-    "trained table", "trained classes",
+    "trained table", "trained classes", "positions",
 )  # fmt: skip

@@ -9,6 +9,7 @@ count as 64 operations a value.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ import numpy as np
 import pytest
 
 import lemmaformer as lf
+from constructions.exports.agreement import prepared
 from tests.pages.cases import network
+from tests.running.test_positions_and_linear import KINDS as BLIND
+from tests.running.test_positions_and_linear import blind
+from verify.bundles.views.engines import engine_of
 
 pytestmark = [pytest.mark.reach, pytest.mark.filterwarnings("ignore")]
 
@@ -32,6 +37,7 @@ RUN = (
     "nested float",
     "kernel",
     "coupling",
+    "positions",
     "chain",
     "trained dp",
     "trained table",
@@ -146,6 +152,22 @@ def test_the_network_in_the_page_is_the_network(opened: Callable[..., Any], name
     for tokens in net.target.draw(np.random.default_rng(5), (3, length)):
         found = np.array(page.evaluate("tokens => runNetwork(DATA.engine, tokens).outputs", tokens.tolist()))[:, 0]
         assert abs(found - net(tokens))[min(settled, length - 1) :].max() <= allowed
+
+
+@pytest.mark.parametrize(("kind", "window"), BLIND)
+def test_positions_and_linear_heads_run_in_the_page(opened: Callable[..., Any], kind: str, window: str) -> None:
+    """Random networks, within what rounding can explain (`constructions.exports.plain_rounding`); with another row they are not."""
+    given, page = blind(kind, window), opened("lin")
+    tokens = np.random.default_rng(5).uniform(-1, 1, (1, 9, given.dim))
+    ready = prepared(given, {"r0": [0]}, tokens)
+
+    def off(engine: dict[str, Any]) -> np.ndarray:
+        found = page.evaluate("([engine, tokens]) => runNetwork(engine, tokens).outputs", [engine, tokens[0].tolist()])
+        return np.abs(np.array(found) - ready.outputs[0])
+
+    assert (off(engine_of(given, 9, 4)) <= ready.tolerance[0]).all()
+    moved = replace(given, positions=given.positions + 1e-9 * np.eye(*given.positions.shape))
+    assert (off(engine_of(moved, 9, 4)) > ready.tolerance[0]).any()
 
 
 def test_a_restored_chain_is_exact_in_the_page(opened: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ from analyzer.targets.protocol import Target
 from analyzer.targets.tokens import TOKEN_LAWS
 from analyzer.theorems import jl_4_2, jl_points, thm_3_1, thm_5_1
 from constructions.files.bundle import Bundle
-from constructions.network.transformer import Transformer
+from constructions.network.transformer import Transformer, check_relative
 from constructions.theorems.construction import Construction
 from verify.chain.certificate import Certificate, StrangeWeights, Verdict
 from verify.layers.dp_free import NOT_COUNTED
@@ -100,6 +100,8 @@ def _claimed(bundle: Bundle) -> tuple[Theorem, Target]:
     theorem = theorem_of(card)
     if bundle.network.outputs != 1:
         raise InputError(f"{theorem.id} is about networks of one output; this one has {bundle.network.outputs}")
+    if not theorem.absolute:
+        check_relative(bundle.network, f"the certificate of {theorem.id}")
     for key in ("bank", "ffn"):
         allowed = _allowed(theorem, key, card.get("target"))
         if allowed and card.get(key) not in allowed:

@@ -96,7 +96,7 @@ def ways_out(target: Target, options: Options) -> list[dict[str, OptionValue]]:
     candidate does. The search ends there: what else would work is among the remedies of the refusal."""
     error = options.get("error")
     goal = error if isinstance(error, float) else DEFAULT_ERROR
-    for change in itertools.islice(_CANDIDATES[target.kind](target, options, goal), MAX_TRIALS):
+    for change in itertools.islice(_CANDIDATES.get(target.kind, _finer_candidates)(target, options, goal), MAX_TRIALS):
         try:
             certificate = attempt(target, {**options, **change})
         except LemmaformerError:
@@ -202,6 +202,13 @@ def _sequence_candidates(target: Any, options: Options, goal: float) -> Candidat
         yield {"dtype": "float64"}
     if dtype != "exact":
         yield {"dtype": "exact"}
+
+
+def _finer_candidates(target: Any, options: Options, goal: float) -> Candidates:
+    """More bits, for tasks."""
+    dtype = options.get("dtype", "exact")
+    for finer in ("float64", "exact")[("float32", "float64", "exact").index(str(dtype)) :]:
+        yield {"dtype": finer}
 
 
 _CANDIDATES: dict[str, Callable[[Any, Options, float], Candidates]] = {

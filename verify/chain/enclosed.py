@@ -173,6 +173,23 @@ class EnclosedArithmetic:
         flushed = 4 * (terms + 1) * self.tiny * (1 + query.largest + float(size.max(initial=0.0)))
         return self.checked(Enclosed(mid, rad * OUTWARD + flushed), query.largest * float(size.max(initial=0.0)) * terms)
 
+    def linear_mean(self, query: Enclosed, keys: Enclosed, values: Enclosed) -> Enclosed:
+        """Σ_s ⟨q, k_s⟩ v_s / S of queries (B, H, k), keys (B, S, H, k) and values (B, S, H, v): (B, H, v).
+
+        It is Σ_s Σ_i q_i k_si v_s / S in any order, each term a product of three that is added at most S + k times and divided once:
+        (S + k + 4)u' of |q||k||v| each, and a flushed product at most 4η (1 + |q|)(1 + |k|)(1 + |v|).
+        """
+        count, coordinates = keys.mid.shape[1], query.mid.shape[-1]
+        mid = np.einsum("bhk,bshk,bshv->bhv", query.mid, keys.mid, values.mid, optimize=True) / count
+        sizes = query.size, keys.size, values.size
+        whole = np.einsum("bhk,bshk,bshv->bhv", *sizes, optimize=True)
+        parts = (query.rad, sizes[1], sizes[2]), (np.abs(query.mid), keys.rad, sizes[2]), (np.abs(query.mid), np.abs(keys.mid), values.rad)
+        moved = sum(np.einsum("bhk,bshk,bshv->bhv", *part, optimize=True) for part in parts)
+        rad = (moved + self.gamma(count + coordinates + 4) * whole) / count
+        most = (1 + query.largest) * (1 + keys.largest) * (1 + values.largest)
+        flushed = 4 * (count * coordinates + 1) * self.tiny * most
+        return self.checked(Enclosed(mid, rad * OUTWARD + flushed), count * (1 + coordinates) * most)
+
     def logits(self, scores: Enclosed, biases: Enclosed) -> Enclosed:
         """Scores (B, H, S) plus biases (H, S), whose radius counts their own rounding; −∞ stays where a head does not look."""
         sizes = scores.size.max(axis=-1, keepdims=True)

@@ -25,7 +25,7 @@ from functools import cache, cached_property
 import numpy as np
 from flint import arb
 
-from analyzer.errors import Refusal
+from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import rational, upper, working_precision
 from constructions.network.transformer import Attention, FeedForward, Transformer, check_plain, to_exact
 from constructions.run import fast
@@ -205,6 +205,9 @@ class EnclosedAttention:
         `largest` (H,) bounds the values of all positions that there may be.
         """
         kind, terms = self.attention.kind, self.terms
+        if kind == "linear":
+            mixed = self.arithmetic.linear_mean(at.query, seen.key, seen.value)
+            return self.arithmetic.linear(self.projection, mixed.reshape(len(mixed.mid), -1))
         if self.infinite and not self.scored and set(self.attention.rpe) == {"lin"}:
             terms = seen.value.mid.shape[1]  # of the midpoint only: the executor's scans are counted by themselves
         weights = Enclosed(columns.weights.mid[None], columns.weights.rad[None])
@@ -260,9 +263,14 @@ class EnclosedNetwork:
         self.attentions = [EnclosedAttention(self.arithmetic, layer.attention, length) for layer in network.layers]
         self.embedding, self.bias = stored(np.asarray(network.embedding)), stored(np.asarray(network.bias))
 
-    def embed(self, tokens: Enclosed) -> Enclosed:
-        """States of tokens (B, d)."""
-        return self.arithmetic.linear(self.embedding, tokens, self.bias)
+    def embed(self, tokens: Enclosed, places: np.ndarray | None = None) -> Enclosed:
+        """States of tokens (B, d), which stand at these places (B,) of an array where the network has absolute positions."""
+        embedded = self.arithmetic.linear(self.embedding, tokens, self.bias)
+        if self.network.positions is None:
+            return embedded
+        if places is None:
+            raise Refusal("this network has absolute positions: its states are known for tokens at places only")
+        return self.arithmetic.plus(embedded, stored(np.asarray(self.network.positions)[places]))
 
     @property
     def past(self) -> Enclosed:
@@ -293,12 +301,14 @@ def enclosed_pass(network: Transformer, tokens: np.ndarray, first: int = 0) -> E
     enclosed = EnclosedNetwork(network, length)
     given = tokens if network.dtype == "exact" else tokens.astype(network.dtype).astype(np.float64)
     flat = given.reshape(batch * length, dim).astype(np.float64)
-    x = enclosed.embed(Enclosed(flat, np.zeros_like(flat))).reshape(batch, length, -1)
+    if network.positions is not None and length > len(network.positions):
+        raise InputError(f"this network has positions for {len(network.positions)} tokens; the array has {length}")
+    x = enclosed.embed(Enclosed(flat, np.zeros_like(flat)), np.tile(np.arange(length), batch)).reshape(batch, length, -1)
     past = enclosed.past
     for index, attention in enumerate(enclosed.attentions):
         states = [x[:, t] for t in range(length)]
         projected, before = [attention.project(state) for state in states], attention.project(past)
-        largest = np.max([p.value.size.max(axis=(0, 2)) for p in [*projected, before]], axis=0)
+        largest = np.max([p.value.size.max(axis=(0, 2), initial=0.0) for p in [*projected, before]], axis=0)
         after = []
         for t in range(first % length if index == len(enclosed.attentions) - 1 else 0, length):
             if attention.attention.window == "full":

@@ -21,6 +21,7 @@ from constructions.run import fast
 FORMS = (
     "dk,...k->...d", "hvd,...sd->...shv", "hvd,...sd->...hsv", "hvd,d->hv", "hdv,...hv->...d", "hdv,...htv->...td", "hdv,hv->d",
     "hkd,...td->...htk", "hkd,...sd->...hsk", "...htk,...hsk->...hts", "...hts,...hsv->...htv", "hd,...d->...h",
+    "...hsk,...hsv->...hkv", "...htk,...hkv->...htv", "...htk,...htkv->...htv",
     "hd,...td->...ht", "hs,s...hv->...hv", "ij,...j->...i", "...d,md->...m", "...m,om->...o",
 )  # fmt: skip
 """The products of matrices in certified passes, as `jnp.einsum` reads them."""

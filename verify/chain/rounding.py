@@ -166,9 +166,32 @@ def _power_of_two(value: fmpq) -> bool:
 ONE = Rounded(arb(1), arb(0))
 
 
+def check_neurons(dtype: str, ffn: FeedForward, stream: Sequence[arb]) -> None:
+    """Refuse a neuron that may overflow for a stream with these magnitudes, read by an output or not: infinity times 0 is no number.
+
+    Half of the largest number leaves room for the rounding of these sums, and of the executor's.
+    """
+    inner, bias = (np.abs(np.asarray(part, np.float64)) for part in (ffn.inner, ffn.bias))
+    sizes = np.array([upper(magnitude) for magnitude in stream])
+    with np.errstate(over="ignore", invalid="ignore"):
+        reached = inner @ sizes + bias
+    if not (reached < np.finfo(dtype).max / 2).all():
+        raise Refusal(f"{dtype} may overflow in this network: a neuron reaches {reached.max():.3g}", *finer(dtype))
+
+
+def check_quiet(dtype: str, attentions: Sequence[Attention], size: int) -> None:
+    """Refuse attention that writes nothing if its queries, keys, values, or their products, may overflow for a stream below `size`."""
+    most = np.sqrt(float(np.finfo(dtype).max)) / 2**24
+    for attention in attentions:
+        for part in (attention.query, attention.key, attention.value):
+            if not (np.abs(np.asarray(part, np.float64)).sum(axis=-1) * size < most).all():
+                raise Refusal(f"{dtype} may overflow in this network: attention that is off has queries, keys or values beyond {most:.3g}")
+
+
 def feed_forward_error(dtype: str, ffn: FeedForward, row: int, stream: Sequence[arb]) -> arb:
     """Rounding of one output of a feed-forward network, before its precision, for a stream with these magnitudes, as given."""
     arithmetic = Arithmetic(dtype)
+    check_neurons(dtype, ffn, stream)
     given = [*(Rounded(magnitude, arb(0)) for magnitude in stream), ONE]
     outer = to_exact(ffn.outer)[row]
     used = [int(n) for n in np.nonzero(outer)[0]]

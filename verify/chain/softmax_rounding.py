@@ -31,7 +31,7 @@ from flint import arb, fmpq
 from analyzer.errors import Refusal
 from analyzer.numbers.exact import maximum, rational, working_precision
 from constructions.network.exponential import DEEPEST
-from constructions.network.transformer import Attention, Transformer, to_exact
+from constructions.network.transformer import Attention, Transformer, check_relative, to_exact
 from constructions.run.positions import score_constants
 from verify.chain.rounding import ONE, Arithmetic, Rounded, exponential_error, readout_rounding
 
@@ -46,6 +46,7 @@ def softmax_layer_rounding(network: Transformer, length: int) -> arb:
         return arb(0)
     if len(network.layers) != 1 or network.layers[0].attention.kind != "dp":
         raise Refusal("this bound of roundings is for one layer of dp attention")
+    check_relative(network, "this bound of roundings")
     attention, ffn = network.layers[0].attention, network.layers[0].feedforward
     arithmetic = Arithmetic(network.dtype)
     with working_precision(BITS):

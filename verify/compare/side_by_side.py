@@ -39,7 +39,7 @@ from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import MemoryTarget, Target, no_memories
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Attention, Transformer, to_float
-from constructions.run.execute import run
+from constructions.run.execute import run, runs_rounded
 from constructions.run.sensitivity import network_kernel, target_kernel
 from constructions.run.stream import attended, batches
 from verify.bundles.claims import verify_bundle
@@ -330,10 +330,11 @@ def _certain_error(network: Transformer, target: Target, found: dict[str, Any], 
 
 
 def _exact_output(network: Transformer, target: Target, by: str, tokens: np.ndarray, t: int) -> arb | None:
-    """ŷ_t in balls, as the certificate's own room evaluates it; one dp-free layer where it says nothing."""
+    """ŷ_t in balls, as the certificate's own room evaluates it; where it says nothing as one dp-free layer, or as any network."""
     rooms = {DP_FREE: dp_free, SOFTMAX: all_sequences, ALL_SEQUENCES: all_sequences, LAYER_BY_LAYER: all_sequences}
     room = rooms.get(by) or sys.modules[THEOREMS[by].verified_by().__module__]
-    evaluate: Callable[[Transformer, Target, np.ndarray, int], arb | None] = getattr(room, "output_at", dp_free.output_at)
+    usual = dp_free if len(network.layers) == 1 and not runs_rounded(network) else all_sequences
+    evaluate: Callable[[Transformer, Target, np.ndarray, int], arb | None] = getattr(room, "output_at", usual.output_at)
     return evaluate(network, target, tokens, t)
 
 

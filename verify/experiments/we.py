@@ -126,7 +126,7 @@ FULL = {name: replace(short, steps=10_000, seeds=5, heads=32, width=256, batch=6
 
 
 @dataclass(frozen=True)
-class Task:
+class Regression:
     """A target: ridges in the tokens at some lags, Σ_k relu(w_k·(x_{t−T})_T), or a kernel ρ(s), s < length."""
 
     name: str
@@ -156,7 +156,7 @@ class Arm:
     """One row to be trained: a task and a network; `kept`: slopes are not trained."""
 
     name: str
-    task: Task
+    task: Regression
     shape: Shape
     start: Start = "spread"
     kept: bool = False
@@ -229,7 +229,7 @@ def predict(network: Transformer, tokens: jax.Array) -> jax.Array:
     return feed_forward(network.layers[0].feedforward, seen)[..., 0]
 
 
-def expected_error(network: Transformer, task: Task) -> float:
+def expected_error(network: Transformer, task: Regression) -> float:
     """v‖κ − ρ‖² from the stored weights, in float64."""
     assert task.kernel is not None
     with with_x64("float64"):
@@ -290,7 +290,7 @@ def train(arm: Arm, protocol: WeProtocol, report: Report | None = None) -> WeRow
     return WeRow(*names, *sizes, tuple(errors), variance, arm.published, floor, protocol.held_out if arm.how == "sampled" else None)
 
 
-def floor_of(task: Task, rpe: str, heads: int) -> float | None:
+def floor_of(task: Regression, rpe: str, heads: int) -> float | None:
     """v times the floor of the target's kernel among the N − 1 past tokens; None for table heads.
 
     The kernel's numbers of float64 count as exact, as they do in the loss.
@@ -301,7 +301,7 @@ def floor_of(task: Task, rpe: str, heads: int) -> float | None:
     return VARIANCE[task.law] * found * (1 - ROUNDED)
 
 
-def _expected_loss(task: Task) -> Callable[[Transformer, Any], jax.Array]:
+def _expected_loss(task: Regression) -> Callable[[Transformer, Any], jax.Array]:
     assert task.kernel is not None
     wanted = np.array(task.kernel, np.float32)
 
@@ -311,7 +311,7 @@ def _expected_loss(task: Task) -> Callable[[Transformer, Any], jax.Array]:
     return loss
 
 
-def _batch_loss(task: Task, parameters: Transformer, tokens: jax.Array) -> jax.Array:
+def _batch_loss(task: Regression, parameters: Transformer, tokens: jax.Array) -> jax.Array:
     return jnp.mean((predict(to_network(parameters), tokens) - task.values(tokens)) ** 2)
 
 
@@ -320,7 +320,7 @@ PART = 256
 """Held-out sequences that are run at once: 32 heads with dot products hold 8 million weights then."""
 
 
-def _held_out(network: Transformer, task: Task, protocol: WeProtocol, seed: int) -> tuple[float, float]:
+def _held_out(network: Transformer, task: Regression, protocol: WeProtocol, seed: int) -> tuple[float, float]:
     """Mean square error over fresh sequences, and the variance of the target there."""
     key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_HELD_OUT))
     misses, wanted = [], []
@@ -351,7 +351,7 @@ CUT = {"float32": 2.0**-23, "float64": 1e-13}
 """Singular values below this share of the largest are left out: weights are rounded, and large ones cost more than they give."""
 
 
-def fitted(name: str, task: Task, rpe: str, slopes: np.ndarray, dtype: str) -> WeRow:
+def fitted(name: str, task: Regression, rpe: str, slopes: np.ndarray, dtype: str) -> WeRow:
     """Least squares over the weights of heads with given slopes, in a network of this type."""
     assert task.kernel is not None
     wanted, s = np.array(task.kernel), np.arange(len(task.kernel))
@@ -412,9 +412,9 @@ Plan = tuple[list[Arm], list[WeRow], list[PrintedClaim]]
 def _three_tokens(protocol: WeProtocol) -> Plan:
     """1b."""
     heads, width = protocol.heads, protocol.width
-    far, near = Task("x_48, x_56, x_99", "signs", distances(protocol)), Task("lags 1, 2, 3", "signs", SHORT)
+    far, near = Regression("x_48, x_56, x_99", "signs", distances(protocol)), Regression("lags 1, 2, 3", "signs", SHORT)
 
-    def arm(rpe: str, count: int, task: Task, core: bool = False) -> Arm:
+    def arm(rpe: str, count: int, task: Regression, core: bool = False) -> Arm:
         return Arm(f"{rpe}, H = {count}: {task.name}", task, _shape(rpe, count, protocol, width), how="sampled", core=core)
 
     arms = [arm("table", heads, far, True), arm("table", 1, far), arm("lin", heads, far), arm("log", heads, far)]
@@ -426,9 +426,9 @@ def _three_tokens(protocol: WeProtocol) -> Plan:
 def _one_token(protocol: WeProtocol) -> Plan:
     """2a."""
     heads, width, few = protocol.heads, protocol.width, 1
-    far, near = Task("x_99", "uniform", distances(protocol)[2:]), Task("lag 1", "uniform", (1,))
+    far, near = Regression("x_99", "uniform", distances(protocol)[2:]), Regression("lag 1", "uniform", (1,))
 
-    def arm(rpe: str, count: int, m: int, task: Task, published: float | None = None, core: bool = False) -> Arm:
+    def arm(rpe: str, count: int, m: int, task: Regression, published: float | None = None, core: bool = False) -> Arm:
         return Arm(
             f"{rpe}, H = {count}, m = {m}: {task.name}",
             task,
@@ -459,12 +459,12 @@ def _sum_of_three(protocol: WeProtocol) -> Plan:
     """2b."""
     heads, width, length = protocol.heads, protocol.width, protocol.length
     tasks = {
-        name: Task(name, "uniform", lags, kernel=indicator(lags, length))
+        name: Regression(name, "uniform", lags, kernel=indicator(lags, length))
         for name, lags in (("x_48 + x_56 + x_99", distances(protocol)), ("lags 48, 56, 99", POSITIONS), ("lags 1, 2, 3", SHORT))
     }
     far, middle, near = tasks.values()
 
-    def arm(rpe: str, count: int, task: Task, published: float | None = None, core: bool = False) -> Arm:
+    def arm(rpe: str, count: int, task: Regression, published: float | None = None, core: bool = False) -> Arm:
         return Arm(f"{rpe}, H = {count}: {task.name}", task, _shape(rpe, count, protocol), published=published, core=core)
 
     def with_neurons(m: int) -> Arm:
@@ -492,7 +492,7 @@ def _sum_of_three(protocol: WeProtocol) -> Plan:
 
 def _dot_products(protocol: WeProtocol) -> Plan:
     """3a."""
-    far, near = Task("x_48, x_56, x_99", "signs", distances(protocol)), Task("lags 1, 2, 3", "signs", SHORT)
+    far, near = Regression("x_48, x_56, x_99", "signs", distances(protocol)), Regression("lags 1, 2, 3", "signs", SHORT)
     arms, claims = [], []
     for rpe, task in (("table", far), ("lin", near)):
         pair = [
@@ -512,7 +512,7 @@ MANY = 64
 
 def _heavy_tail(protocol: WeProtocol) -> Plan:
     """4a."""
-    task = Task("Σ t^{-1/2} x", "signs", kernel=power_law(protocol.length))
+    task = Regression("Σ t^{-1/2} x", "signs", kernel=power_law(protocol.length))
     one, many = _shape("log", 1, protocol), _shape("lin", MANY, protocol)
     arms = [
         Arm("log, H = 1", task, one, published=1e-5, core=True),
@@ -538,7 +538,7 @@ def _fast_decay(protocol: WeProtocol) -> Plan:
     """4b."""
     arms, rows, claims = [], [], []
     for first in (0, 1):
-        task = Task(f"Σ_{{t≥{first}}} e^{{-5t}} x", "signs", kernel=exponential(protocol.length, first))
+        task = Regression(f"Σ_{{t≥{first}}} e^{{-5t}} x", "signs", kernel=exponential(protocol.length, first))
         one, many = _shape("lin", 1, protocol), _shape("log", MANY, protocol)
         lin = Arm(f"lin, H = 1: t ≥ {first}", task, one, published=1e-7, core=first == 0)
         log = Arm(f"log, H = 64: t ≥ {first}", task, many, published=5.3e-4, core=first == 0)

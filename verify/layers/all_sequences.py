@@ -7,7 +7,8 @@ Statement. Let tokens be letters. Then at every position t whose lags lie inside
 for arrays of every length where all heads have tables and none of them runs by FFT in long arrays, as those without dot products do in a
 finite window, or with more than `MAX_TAPS` distances (arrays of at most `LONGEST` tokens then); at the last of `length` tokens where a
 window that is finite or full has heads without and all sequences are gone through, in all arrays of at most `length` tokens where a finite
-one has and they are not; and for arrays of at most `LONGEST` tokens over the infinite past.
+one has and they are not, or where the target has no memories and reads whole arrays; and for arrays of at most `LONGEST` tokens over the
+infinite past.
 
 Proof. *All sequences.* The output depends on the last R = 1 + Σ(S_l − 1) tokens at most, S_l being the distances that the heads of layer l
 see, or on the whole array. Every word of R letters, and every shorter one that begins an array, is evaluated in midpoints and radii
@@ -26,7 +27,7 @@ balls, rounded down. Runs lie inside the radii, so witness ≤ certified. For ex
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -36,7 +37,7 @@ from flint import arb
 from analyzer.errors import Refusal
 from analyzer.numbers.exact import UNIT, lower, rational, upper
 from analyzer.targets.protocol import Target, memories_of
-from constructions.network.transformer import Attention, Transformer
+from constructions.network.transformer import Attention, Transformer, check_relative, exact_array
 from constructions.run.execute import run
 from constructions.run.positions import MAX_TAPS
 from verify.chain.enclosed import DOUBLE, OUTWARD, Enclosed, stored
@@ -102,8 +103,8 @@ def sequence_error(network: Transformer, target: Target, *, length: int | None =
 
 
 def _check(network: Transformer, target: Target) -> None:
-    if target.letters() is None or target.as_memory_target is None:
-        raise Refusal(f"all sequences are gone through for memories of letters; a {target.kind} target has no finite alphabet here")
+    if target.letters() is None:
+        raise Refusal(f"all sequences are gone through for letters; a {target.kind} target has no finite alphabet here")
     if any("log" in layer.feedforward.precision for layer in network.layers):
         raise Refusal("a feed-forward network rounds to logarithms, log[e^y], whose rounding is not known")
 
@@ -114,7 +115,7 @@ class Letters:
     def __init__(self, target: Target, dtype: str) -> None:
         self.target = target
         letters = np.asarray(target.letters())
-        exact = stored(np.array(target.alphabet, dtype=object).reshape(letters.shape))
+        exact = stored(exact_array(target.alphabet).reshape(letters.shape))
         if letters.ndim == 1:  # the letters of every coordinate
             index = np.array(list(product(range(len(letters)), repeat=target.dim)))
             letters, exact = letters[index], exact[index]
@@ -157,12 +158,16 @@ class Letters:
             if len(examples) > MAX_VALUES:
                 raise Refusal(f"the target reads more than {MAX_VALUES} combinations of letters, too many to enclose one by one")
             place[number] = np.array(codes)[inverse.reshape(-1)]
+        return self.enclosed(length, examples)[place]
+
+    def enclosed(self, length: int, examples: Sequence[int]) -> Enclosed:
+        """The target at the last of `length` letters of some words."""
         balls = [self.target.exact_value(self.word(length, example)) for example in examples]
         if (self.stated != self.tokens).any():
             balls = [ball.union(self.target.exact_value(self.word(length, e, True))) for ball, e in zip(balls, examples, strict=True)]
         mid = np.array([float(ball) for ball in balls])
         rad = np.array([upper(abs(ball - arb(m))) for ball, m in zip(balls, mid, strict=True)])
-        return Enclosed(mid[place], rad[place])
+        return Enclosed(mid, rad)
 
 
 class WordSearch:
@@ -170,10 +175,16 @@ class WordSearch:
 
     def __init__(self, network: Transformer, target: Target, length: int | None) -> None:
         _check(network, target)
+        check_relative(network, "a search through all words")
         self.network, self.target, self.length = network, target, length
         windows = {layer.attention.window for layer in network.layers}
+        self.arrays = target.as_memory_target is None  # the target reads whole arrays
         self.full = "full" in windows
-        self.bounded = any(layer.attention.window != "infinite" and layer.attention.table is None for layer in network.layers)
+        self.bounded = self.arrays or any(
+            layer.attention.window != "infinite" and layer.attention.table is None for layer in network.layers
+        )
+        if self.arrays and length is None:
+            self.length = length = target.length
         if self.bounded and length is None:
             raise Refusal("finite and full windows are certified for arrays of one length: give it")
         if self.bounded and length is not None and length <= target.settled:
@@ -187,8 +198,18 @@ class WordSearch:
         reach = self._whole_reach(cut)
         self.whole = reach is not None
         self.over = self.described(self.whole)
-        self.values = self.letters.values()
+        if reach is not None and self.arrays:
+            self.values = self._array_values(self.lengths(reach))
+        else:
+            self.values = {self.target.settled + 1: self.letters.values()}
         return self._pass(reach, True) if reach is not None else self._layer_by_layer()
+
+    def _array_values(self, lengths: range) -> dict[int, Enclosed]:
+        """The target at the end of all arrays, by their lengths."""
+        total = sum(len(self.letters) ** j for j in lengths)
+        if total > MAX_VALUES:
+            raise Refusal(f"{total} arrays of letters are too many to enclose this target one by one, {MAX_VALUES} is the most")
+        return {j: self.letters.enclosed(j, range(len(self.letters) ** j)) for j in lengths}
 
     def _layer_by_layer(self) -> tuple[float, float]:
         """Few words first, then more as long as that helps; a refusal may be one of the box, which more words make smaller."""
@@ -225,12 +246,12 @@ class WordSearch:
     def _whole_reach(self, cut: bool) -> Reach | None:
         """The reach of all sequences; None if there are too many and cutting is allowed."""
         letters, settled = len(self.letters), self.target.settled
-        if self.full:
+        if self.full or self.arrays:
             assert self.length is not None
             found: Reach | None = Reach((self.length - 1,), True) if letters**self.length <= MAX_SEQUENCES else None
         else:
             found = reach_of(self.network, letters, self.length, MAX_SEQUENCES)
-        if found is None and (self.full or not cut):
+        if found is None and (self.full or self.arrays or not cut):
             what = f"arrays of {self.length} tokens" if self.bounded else "words as long as the heads look back"
             raise Refusal(f"{letters} letters make more than {MAX_SEQUENCES} {what}, too many to go through")
         if letters ** (settled + 1) > MAX_SEQUENCES:
@@ -239,9 +260,9 @@ class WordSearch:
 
     def described(self, whole: bool) -> str:
         """Which arrays and positions the certificate speaks of, if all sequences were gone through, or what lies before was confined."""
-        if self.bounded and whole:
+        if self.full or (self.bounded and whole and not self.arrays):
             return f"letters of the alphabet, at the last of {self.length} tokens"
-        endless = all(self._endless(layer.attention) for layer in self.network.layers)
+        endless = not self.arrays and all(self._endless(layer.attention) for layer in self.network.layers)
         return "letters of the alphabet" if endless else f"letters of the alphabet, arrays of at most {self.longest} tokens"
 
     def _endless(self, attention: Attention) -> bool:
@@ -261,12 +282,12 @@ class WordSearch:
         most, radius = 0.0, 0.0
         if executed:
             self.worst = []
-        settled = len(self.letters) ** (self.target.settled + 1)
         self.count = 0
         for j, first, outputs in self.outputs(reach, executed):
             found = outputs[:, 0]
             number = np.arange(first, first + len(found.mid))
-            wanted = self.values[number % settled]
+            known = self.values.get(j, next(iter(self.values.values())))
+            wanted = known[number % len(known.mid)]
             gap = np.abs(found.mid - wanted.mid)
             error = gap * (1 + 4 * DOUBLE) + (found.rad + wanted.rad) * OUTWARD
             if not np.isfinite(error).all():
@@ -282,17 +303,16 @@ class WordSearch:
         """How many letters words have: as many as an array, or any number from the first that the target reads."""
         if self.full or (self.bounded and reach.whole):
             assert self.length is not None
-            return range(self.length, self.length + 1)
+            return range(self.target.settled + 1 if self.arrays and not self.full else self.length, self.length + 1)
         return range(self.target.settled + 1, reach.letters + 1)
 
     def outputs(self, reach: Reach, executed: bool) -> Iterator[tuple[int, int, Enclosed]]:
         """(letters j, number of the first word, outputs (B, c)) of all words, in batches; unless `executed`, of the exact function."""
-        if self.full:
-            assert self.length is not None
-            total = len(self.letters) ** self.length
-            for start in range(0, total, BATCH):
-                tokens = self.letters.word(self.length, np.arange(start, min(start + BATCH, total)))
-                yield self.length, start, enclosed_pass(self.network, tokens, first=-1).reshape(len(tokens), -1)
+        if self.full or self.arrays:
+            for j in self.lengths(reach):
+                for start in range(0, len(self.letters) ** j, BATCH):
+                    tokens = self.letters.word(j, np.arange(start, min(start + BATCH, len(self.letters) ** j)))
+                    yield j, start, enclosed_pass(self.network, tokens, first=-1).reshape(len(tokens), -1)
             return
         longest = self.length if self.bounded else None
         limit = longest if reach.whole else None

@@ -42,7 +42,7 @@ from flint import arb
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import lower, upper, working_precision
 from analyzer.targets.protocol import LayerTarget
-from constructions.network.transformer import Transformer, to_exact
+from constructions.network.transformer import Transformer, check_relative, to_exact
 from constructions.run.fused import fuse
 from verify.chain.layer import FFN_BITS
 from verify.chain.rounding import evaluation_error
@@ -97,6 +97,7 @@ def layer_error(network: Transformer, target: LayerTarget, *, seed: int = 0, len
 def _check(network: Transformer, target: LayerTarget, length: int | None) -> None:
     if len(network.layers) != 1:
         raise Refusal(f"this network has {len(network.layers)} layers; worst-case errors are certified for one dp-free layer")
+    check_relative(network, "this certificate")
     attention, ffn = network.layers[0].attention, network.layers[0].feedforward
     if attention.kind != "dp-free":
         raise Refusal(f"attention is {attention.kind}; worst-case errors are certified for dp-free attention")

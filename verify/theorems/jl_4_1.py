@@ -253,7 +253,7 @@ def verify(network: Transformer, target: SequenceTarget, bank: str, ffn: str) ->
     """Certify a stored network against Theorem 4.1 for a target; `bank` says which value code it claims to use."""
     start = time.perf_counter()
     if bank not in ("scalar", "one-hot"):
-        raise InputError(f"theorem 4.1 has the value codes scalar and one-hot, not {bank[:40]!r}")
+        raise InputError(f"theorem 4.1 has the value codes scalar and one-hot, not {str(bank)[:40]!r}")
     reading, code = read(network, target), code_of(target)
     with working_precision(BITS):
         delta, table = promised(code, bank, network.dtype)

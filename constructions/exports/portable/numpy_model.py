@@ -94,7 +94,8 @@ def read_scores(words: Words, weights: Arrays, x: np.ndarray, seen: np.ndarray) 
 def attention(words: Words, weights: Arrays, x: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_s, and the same before the array."""
     infinite, length, dtype = words["window"] == "infinite", x.shape[-2], x.dtype
-    scores = positions(words, weights, length).astype(dtype) + read_scores(words, weights, x, x)
+    by_position = positions(words, weights, length).astype(dtype)
+    scores = by_position + read_scores(words, weights, x, x)
     values = np.einsum("hdv,...sd->...hsv", weights["W_V"], x)
     past_value = np.einsum("hdv,d->hv", weights["W_V"], past)
     if infinite:  # one more column: the whole past
@@ -103,6 +104,9 @@ def attention(words: Words, weights: Arrays, x: np.ndarray, past: np.ndarray) ->
         values = np.concatenate([np.broadcast_to(past_value[:, None], (*values.shape[:-2], 1, values.shape[-1])), values], axis=-2)
     if words["stored"] or words["kind"] in ("nf", "tmx"):
         pattern = np.exp(scores)
+    elif words["kind"] == "linear":  # the scores themselves, over the number of tokens that t sees
+        seen = np.isfinite(by_position)
+        pattern = np.where(seen, scores, 0) / seen.sum(axis=-1, keepdims=True)
     else:
         top = scores.max(axis=-1, keepdims=True)
         pattern = np.exp(scores - np.where(np.isfinite(top), top, 0))
@@ -161,9 +165,20 @@ def after_neurons(words: Words, weights: Arrays, u: np.ndarray, last: bool) -> n
     return change if last else u + change
 
 
+def embedded(weights: Arrays, tokens: np.ndarray) -> np.ndarray:
+    """W_E x + b_E and, where there is a table of positions, its row for every token."""
+    x = tokens @ weights["embed.W_E"] + weights["embed.b_E"]
+    if "pos_embed.W_pos" not in weights:
+        return x
+    table, length = weights["pos_embed.W_pos"], tokens.shape[-2]
+    if length > len(table):
+        raise ValueError(f"{length} tokens are more than the {len(table)} that this network has positions for")
+    return x + table[:length]
+
+
 def forward_by_heads(layers: list[Words], weights: Arrays, tokens: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Outputs (…, N, c) for tokens (…, N, d), and the residual stream (…, N, D) after every attention."""
-    x, past = tokens @ weights["embed.W_E"] + weights["embed.b_E"], weights["embed.b_E"]
+    x, past = embedded(weights, tokens), weights["embed.b_E"]
     stream = []
     for i, words in enumerate(layers):
         heads, ffn = part_of(weights, f"blocks.{i}.attn"), part_of(weights, f"blocks.{i}.mlp")

@@ -8,7 +8,7 @@
 
 Without TransformerLens hook points are plain modules: `model.get_submodule("blocks.0.attn.hook_pattern").register_forward_hook(…)`.
 
-    X⁰_t = W_E x_t + b_E;   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the read-out
+    X⁰_t = W_E x_t + b_E [+ W_pos,t];   U = X + Attn(X);   X ← U + FFN(U);   the last FFN has no residual: it is the read-out
     Attn(X)_t = Σ_h W_O^h Σ_s w_h(t, s) W_V^h X_{t−s};   FFN(u) = W_out relu(W_in u + b_in), on some coordinates rounded
 
 | kind    | score                                 | weight                    |
@@ -17,6 +17,7 @@ Without TransformerLens hook points are plain modules: `model.get_submodule("blo
 | dp      | ⟨W_Q X_t, W_K X_{t−s}⟩ + p φ(s)        | softmax over the past     |
 | nf      | the same                              | e^score, not normalised   |
 | tmx     | p (φ(s) − φ(w·X_t))                   | e^score, not normalised   |
+| linear  | ⟨W_Q X_t, W_K X_{t−s}⟩                 | score / tokens that t sees |
 | fused   | heads added up: U_t = Σ_s K(s) x_{t−s} |                           |
 | lags    | the same for the lag n in a slot: K(s; n) |                       |
 
@@ -42,6 +43,7 @@ try:
 except ImportError:
     HookedRootModule, HookPoint = nn.Module, nn.Identity
 
+SCORED = ("dp", "nf", "linear")
 TERMS = 12
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 
@@ -76,7 +78,7 @@ class HookedHeads(nn.Module):
         for name, weight in weights.items():
             self.register_parameter(name, nn.Parameter(weight))
         for name in ("q", "k", "v", "z", "attn_scores", "pattern"):
-            if name not in "qk" or self.kind in ("dp", "nf") or (name == "q" and self.kind == "tmx"):
+            if name not in "qk" or self.kind in SCORED or (name == "q" and self.kind == "tmx"):
                 self.add_module(f"hook_{name}", HookPoint())
 
     def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,7 +110,7 @@ class HookedHeads(nn.Module):
 
     def keys(self, x: Tensor, hooked: bool = True) -> Tensor | None:
         """W_K x as (batch, N, H, k); None where scores read no key."""
-        if self.kind not in ("dp", "nf"):
+        if self.kind not in SCORED:
             return None
         found = torch.einsum("hdk,bsd->bshk", self.W_K, x)
         return self.hook_k(found) if hooked else found
@@ -123,6 +125,9 @@ class HookedHeads(nn.Module):
         """Patterns from scores; a row that sees nothing is 0. Stored weights are normalised already."""
         if self.stored or self.kind in ("nf", "tmx"):
             return torch.exp(scores)
+        if self.kind == "linear":
+            seen = torch.isfinite(scores)
+            return torch.where(seen, scores, 0) / seen.sum(dim=-1, keepdim=True)
         top = scores.max(dim=-1, keepdim=True).values
         powers = torch.exp(scores - torch.where(torch.isfinite(top), top, 0).detach())
         total = powers.sum(dim=-1, keepdim=True)
@@ -285,6 +290,19 @@ class HookedEmbedding(nn.Module):
         return tokens @ self.W_E + self.b_E
 
 
+class HookedPositions(nn.Module):
+    """The rows of W_pos for the tokens of an array, (batch, N, D)."""
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.W_pos = nn.Parameter(weights["W_pos"])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if tokens.shape[1] > len(self.W_pos):
+            raise ValueError(f"{tokens.shape[1]} tokens are more than the {len(self.W_pos)} that this network has positions for")
+        return self.W_pos[: tokens.shape[1]].expand(len(tokens), -1, -1)
+
+
 class HookedNetwork(HookedRootModule):
     """The network; `slots` names coordinates of its residual stream."""
 
@@ -301,6 +319,8 @@ class HookedNetwork(HookedRootModule):
             HookedBlock(words, part_of(weights, f"blocks.{i}"), self.slots, i == len(layers) - 1) for i, words in enumerate(layers)
         )
         self.hook_embed, self.hook_readout = HookPoint(), HookPoint()
+        if positions := part_of(weights, "pos_embed"):
+            self.pos_embed, self.hook_pos_embed = HookedPositions(positions), HookPoint()
         if hasattr(self, "setup"):
             self.setup()
 
@@ -309,6 +329,8 @@ class HookedNetwork(HookedRootModule):
         given = tokens.to(self.embed.W_E.dtype)
         batch = given if given.ndim == 3 else given[None]
         x, past = self.hook_embed(self.embed(batch)), self.embed.b_E
+        if hasattr(self, "pos_embed"):
+            x = x + self.hook_pos_embed(self.pos_embed(batch))
         for block in self.blocks:
             x, past = block(x, past, batch)
         outputs = self.hook_readout(x)

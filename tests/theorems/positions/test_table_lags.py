@@ -20,6 +20,7 @@ from constructions.network.transformer import Transformer
 from constructions.run import reference
 from constructions.theorems.positions.table_lags import Stream
 from tests.depth import examples
+from tests.theorems.library.attacks import with_neuron
 from tests.theorems.positions.test_float_lags import MANUAL, copies
 from tests.theorems.test_thm_4_4 import GALLERY, example, random_tokens
 from verify.chain.certificate import Verdict
@@ -201,3 +202,26 @@ def test_the_bound_is_solved_for_the_bias() -> None:
     assert found.total <= 0.01 and found.data["bias"] == least_bias(6, 0.0025)
     with pytest.raises(lf.InputError, match="leave rpe and reach out"):
         lf.bound("table-lags", example("tree"), reach=9)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_neuron_that_overflows_is_not_certified(index: int) -> None:
+    """Nothing reads it, but infinity times 0 is no number; here it is infinite for one pair of tokens only."""
+    target = example("pointer")
+    network = lf.build(target, rpe="table", dtype="float32", error=0.2).transformer
+    row = np.zeros(network.embedding.shape[0])
+    row[[0, 1]] = 1.8e38
+    with pytest.raises(lf.Refusal, match="a neuron reaches"):
+        verify(with_neuron(network, index, row, 1.0), target, "minimal", "spline")
+
+
+def test_heads_that_are_off_stay_finite() -> None:
+    target = example("pointer")
+    network = lf.build(target, rpe="table", dtype="float32", error=0.2).transformer
+    heads = network.layers[1].attention
+    count, _, width = heads.value.shape
+    loud = replace(heads, value=np.full((count, 1, width), 3e38, "float32"), output=np.zeros((count, width, 1), "float32"))
+    layers = list(network.layers)
+    layers[1] = replace(layers[1], attention=loud)
+    with pytest.raises(lf.Refusal, match="attention that is off"):
+        verify(replace(network, layers=tuple(layers)), target, "minimal", "spline")

@@ -19,6 +19,7 @@ from analyzer.errors import InputError, LemmaformerError
 from analyzer.lemmas.lag_encoding import slot_ball
 from analyzer.numbers.exact import working_precision
 from constructions.network.transformer import Attention, FeedForward, Transformer, to_float
+from constructions.run.execute import runs_rounded
 from constructions.run.fused import stream_table
 from constructions.run.lagged import LaggedLayer, lagged_layers
 from constructions.run.positions import score_constants
@@ -46,7 +47,7 @@ def _engine(network: Transformer, length: int, longest: int) -> Engine:
             return _kernels(network, length)
         except LemmaformerError:  # several layers with curved networks between them: their weights are small enough for float64
             return _weights(network, length)
-    if network.dtype == "exact" and any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
+    if network.dtype == "exact" and not runs_rounded(network) and any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
         return _lagged(network, length, longest)
     return _weights(network, length)
 
@@ -77,7 +78,7 @@ def _read_out(ffn: FeedForward) -> dict[str, Any]:
 
 
 def _kernels(network: Transformer, length: int) -> Engine:
-    parts = [Transformer(network.embedding, network.bias, network.layers[:count]) for count in range(1, len(network.layers) + 1)]
+    parts = [network.first(count) for count in range(1, len(network.layers) + 1)]
     tables = [stream_table(part, length) for part in parts]
     return {
         "kind": "kernels",
@@ -132,7 +133,8 @@ def _memory(layer: LaggedLayer, slot: int, rows: list[int], length: int, longest
 def _weights(network: Transformer, length: int) -> Engine:
     floats = as_float64(network)
     layers = [{"attention": _attention(layer.attention, length), "ffn": _read_out(layer.feedforward)} for layer in floats.layers]
-    return {"kind": "weights", "embedding": plain(floats.embedding), "bias": plain(floats.bias), "layers": layers}
+    rows = {} if floats.positions is None else {"positions": plain(floats.positions[:length])}
+    return {"kind": "weights", "embedding": plain(floats.embedding), "bias": plain(floats.bias), **rows, "layers": layers}
 
 
 def _attention(attention: Attention, length: int) -> dict[str, Any]:

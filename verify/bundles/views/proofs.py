@@ -8,6 +8,7 @@ from analyzer.statements.latex import latex
 from analyzer.statements.registry import THEOREMS
 from analyzer.targets.protocol import Target
 from analyzer.theorems import shift_chain, thm_4_4
+from analyzer.theorems.library import position_heads
 from analyzer.theorems.positions import table_lags
 from verify.chain.certificate import Certificate, Part, finite
 
@@ -54,6 +55,8 @@ def _graph(certificate: Certificate, target: Target | None, rpe: str, bank: str,
             return shift_chain.restored_graph("lin", bank, layer.bank_labels[-1], several)
         if theorem.id == table_lags.ID:
             return table_lags.target_graph(target, ffn)  # type: ignore[arg-type]
+        if theorem.id == position_heads.ID:
+            return position_heads.target_graph(target, ffn)  # type: ignore[arg-type]
         if layer is None and memories is not None:
             return thm_4_4.target_graph(target, rpe, bank, ffn, theorem.id, theorem.title)  # type: ignore[arg-type]
         return theorem.proof(rpe, bank, ffn, () if layer is None else layer.bank_labels)

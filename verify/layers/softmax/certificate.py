@@ -14,7 +14,7 @@ from flint import arb
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import upper
 from analyzer.targets.protocol import Target
-from constructions.network.transformer import Transformer, to_exact
+from constructions.network.transformer import Transformer, check_relative, to_exact
 from verify.chain.softmax_rounding import softmax_layer_rounding
 from verify.layers.dp_free import NOT_COUNTED, LayerError
 from verify.layers.softmax.cover import SoftmaxCover, Watch
@@ -68,6 +68,7 @@ def softmax_error(
 def _check(network: Transformer, target: Target, length: int | None) -> None:
     if len(network.layers) != 1:
         raise Refusal(f"this network has {len(network.layers)} layers; on boxes worst-case errors are certified for one")
+    check_relative(network, "this certificate")
     attention, ffn = network.layers[0].attention, network.layers[0].feedforward
     if attention.kind not in ("dp", "dp-free"):
         raise Refusal(f"attention is {attention.kind}; on boxes worst-case errors are certified for softmax attention")

@@ -66,9 +66,9 @@ function runLagged(engine, tokens) {
 const number = (value) => (value === null ? -Infinity : value);
 const stretched = (rpe, s) => (rpe === "lin" ? s : Math.log(Math.max(s, 1)));
 
-/* Log-weights of one head: of the tokens for query t, of the constant past before the array, and of that past seen by itself. */
+/* Log-weights, of linear heads scores, of one head: of the tokens for query t, of the constant past before the array, and of that past seen by itself. */
 function scores(a, h, x, past) {
-  const reads = a.kind === "dp" || a.kind === "nf", infinite = a.window === "infinite";
+  const reads = ["dp", "nf", "linear"].includes(a.kind), infinite = a.window === "infinite";
   const ask = (u) => {
     if (reads) return times(a.query[h], u);
     return a.kind === "tmx" ? [a.decay[h] * stretched(a.rpe[h], dot(a.pointer[h], u))] : [0];
@@ -95,7 +95,10 @@ function attend(a, x, past) {
       let top = free ? found.whole : plain ? 0 : Math.max(before, ...inside);
       if (!Number.isFinite(top)) top = 0;
       let weights = inside.map((v) => Math.exp(v - top)), rest = Math.exp(before - top);
-      if (!free && !plain) {
+      if (a.kind === "linear") {
+        const seen = inside.filter((v) => v !== -Infinity).length;
+        weights = inside.map((v) => (v === -Infinity ? 0 : v / seen)); rest = 0;
+      } else if (!free && !plain) {
         const total = weights.reduce((sum, w) => sum + w, rest) || 1;
         weights = weights.map((w) => w / total); rest /= total;
       }
@@ -113,6 +116,7 @@ function attend(a, x, past) {
 
 function runWeights(engine, tokens) {
   let x = tokens.map((token) => plus(times(engine.embedding, token), engine.bias)), past = engine.bias.slice();
+  if (engine.positions) x = x.map((u, t) => plus(u, engine.positions[t]));
   const layers = [];
   engine.layers.forEach((layer, index) => {
     const { change, pastChange, patterns } = attend(layer.attention, x, past);

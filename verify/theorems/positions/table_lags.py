@@ -37,13 +37,15 @@ from constructions.theorems.positions.table_lags import Stream, fixed_part
 from constructions.theorems.thm_4_4 import parent_points
 from verify.chain.certificate import Certificate, Part, StrangeWeights, better_than_constant, matched
 from verify.chain.layer import FFN_BITS, SMALLEST_RADIUS, delivered_stream, readout_bound
-from verify.chain.rounding import ONE, Arithmetic, Rounded, feed_forward_error
+from verify.chain.rounding import ONE, Arithmetic, Rounded, check_neurons, check_quiet, feed_forward_error
 from verify.theorems.positions.table_heads import extraction_budgets
 
 HALF = fmpq(1, 2)
 ZERO = Rounded(arb(0), arb(0))
 MAX_WORK = 1_500_000
 """Situations times neurons of the read-out gone through one by one (some ten seconds); beyond that the box is certified."""
+LARGE = 2**24
+"""Beyond anything that a stream holds: tokens up to 1, indicators, which are whole numbers, and memories with their errors."""
 WITNESS_SITUATIONS = 128
 """Situations that are run, the worst by the certificate first."""
 IN_BALLS = 2
@@ -107,6 +109,15 @@ class _ChoiceReading:
             raise StrangeWeights(f"{table_lags.ID} is about heads with a bias per distance")
         thm_4_4.check_alphabet(self.target, self.network.dtype)
         self._check_writers()
+        self._check_overflow()
+
+    def _check_overflow(self) -> None:
+        """Refuse what may overflow and is not written, or not read: infinity times 0 is no number. Nothing of the stream is near LARGE."""
+        if self.network.dtype == "exact":
+            return
+        for layer in self.network.layers:
+            check_neurons(self.network.dtype, layer.feedforward, [arb(LARGE)] * self.stream.width)
+        check_quiet(self.network.dtype, [layer.attention for layer in self.network.layers[1:]], LARGE)
 
     def _check_writers(self) -> None:
         """Who may write where; matrices are looked at one by one, since what cancels in a product need not cancel in floats."""

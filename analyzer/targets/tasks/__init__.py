@@ -1,0 +1,1 @@
+"""Tasks, one file each (`analyzer.targets.task`): targets that a few parameters describe."""

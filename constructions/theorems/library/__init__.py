@@ -1,0 +1,1 @@
+"""Weights of the library of constructions (`analyzer.theorems.library`)."""

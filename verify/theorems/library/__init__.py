@@ -1,0 +1,1 @@
+"""Certificates of the library of constructions (`analyzer.theorems.library`)."""
