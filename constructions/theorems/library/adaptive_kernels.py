@@ -41,6 +41,8 @@ from constructions.theorems.assembly import round_network
 from constructions.theorems.construction import Construction
 
 TOKEN, SUM, LAG, CONSTANT, WIDTH = range(5)
+KERNEL_SHARE = 0.9
+"""The share of an error that a fitted kernel may use; the rest is for storing and rounding, which the certificate counts."""
 
 
 def slots(target: MovingKernel, network: Transformer | None = None) -> dict[str, range]:
@@ -86,7 +88,7 @@ def bank_of(target: MovingKernel, options: MovingBank) -> LagBank:
             raise Refusal(reason, {"bank": "fitted"})
         bank = interpolation_kernel_bank(rpe, kernel, 1, found.heads[0], found.tunings[0])
     elif options.heads is None:
-        bank = bank_for_error(rpe, kernel, 1, 0.9 * share, arithmetic, target.size)
+        bank = bank_for_error(rpe, kernel, 1, KERNEL_SHARE * share, arithmetic, target.size / KERNEL_SHARE)
     else:
         bank = fitted_bank(rpe, kernel, 1, options.heads, arithmetic)
     return _moved(target, bank, reference_lag(target))
