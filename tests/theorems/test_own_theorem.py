@@ -28,7 +28,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The interpreter with the example on its path, in a folder elsewhere."""
     paths = os.pathsep.join([str(place), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "", "PYTEST_ADDOPTS": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
+        "PYTEST_ADDOPTS": "",
+        "LEMMAFORMER_TESTS": "all",
+    }
     return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
 
 
