@@ -137,6 +137,18 @@ class Transformer:
         return jax.tree.map(function, self)
 
 
+def check_tokens(network: Transformer, tokens: Any) -> np.ndarray:
+    """Tokens (N, d) or (batch, N, d) as an array; refused unless they are finite real numbers in [−1, 1]."""
+    given = np.asarray(tokens)
+    if given.ndim not in (2, 3) or given.shape[-1] != network.dim or given.size == 0:
+        raise InputError(f"tokens have shape {given.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
+    if given.dtype.kind not in "fiu" or not np.isfinite(given).all():
+        raise InputError("tokens must be finite real numbers")
+    if given.max() > 1 or given.min() < -1:
+        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
+    return given
+
+
 def checked_decays(attention: Attention) -> np.ndarray:
     """The decays as rationals; refused unless every head's mass is finite: p > 0 (lin), p > 1 (log, kerple); tables are finite anyway."""
     decays = to_exact(attention.decay)

@@ -1,4 +1,4 @@
-"""Evaluating any network: float ones by the fast pass, exact ones through their kernels.
+"""Evaluating any network: float ones by the fast pass, long arrays block by block where that can be done, exact ones through their kernels.
 
 Exact networks that compare tokens, or have absolute positions, are rounded to float64 first.
 """
@@ -7,23 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.errors import InputError
-from constructions.network.transformer import Transformer, to_float
-from constructions.run import fast
+from constructions.network.transformer import Transformer, check_tokens, to_float
+from constructions.run import fast, token_by_token
 from constructions.run.fused import run_exact
 from constructions.run.lagged import ExactRunner
-
-
-def check_tokens(network: Transformer, tokens: Any) -> np.ndarray:
-    """Tokens (N, d) or (batch, N, d) as an array; refused unless they are finite real numbers in [−1, 1]."""
-    given = np.asarray(tokens)
-    if given.ndim not in (2, 3) or given.shape[-1] != network.dim or given.size == 0:
-        raise InputError(f"tokens have shape {given.shape}; expected (N, {network.dim}) or (batch, N, {network.dim}), not empty")
-    if given.dtype.kind not in "fiu" or not np.isfinite(given).all():
-        raise InputError("tokens must be finite real numbers")
-    if given.max() > 1 or given.min() < -1:
-        raise InputError("tokens must lie in [-1, 1]: outside it no certificate holds")
-    return given
 
 
 def run(network: Transformer, tokens: Any) -> np.ndarray:
@@ -39,7 +26,7 @@ def runs_rounded(network: Transformer) -> bool:
 def evaluated(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     """The same for finite tokens of any size, such as Gaussian ones: worst cases are certified on [−1, 1] only."""
     if network.dtype != "exact":
-        return fast.forward(network, tokens)
+        return token_by_token.forward(network, tokens)
     if runs_rounded(network):
         return fast.forward(network.map(lambda weights: to_float(weights, "float64")), tokens)
     if any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):

@@ -15,8 +15,8 @@ import numpy as np
 from analyzer.errors import InputError, Refusal
 from constructions.files.scores import Scores, coupled_places
 from constructions.network.precision import with_x64
-from constructions.network.transformer import Attention, Transformer, to_float
-from constructions.run.execute import check_tokens, run
+from constructions.network.transformer import Attention, Transformer, check_tokens, to_float
+from constructions.run.execute import run
 from constructions.run.fused import convolved, stream_table
 from constructions.run.lagged import ExactRunner, lagged_layers
 from constructions.run.reference import layer_inputs, pattern, patterns_of, stream

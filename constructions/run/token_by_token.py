@@ -12,11 +12,13 @@ stream obeys the certificate of the network, at any length.
 
 Other heads have no memory of fixed size: softmax over scores, long log heads and finite windows look at all tokens again. They are refused.
 
-Arrays of N tokens are cut into pieces of 2^k ≤ `LARGEST` tokens, so that all lengths together compile a few programs.
+Arrays of N tokens are cut into pieces of 2^k ≤ `LARGEST` tokens, so that all lengths together compile a few programs. Whole arrays that
+are long run by blocks too (`forward`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,13 +28,17 @@ import numpy as np
 from analyzer.errors import InputError, Refusal
 from analyzer.ranges import check_range
 from constructions.network.precision import HIGHEST, with_x64
-from constructions.network.transformer import Attention, Layer, Transformer, check_relative
+from constructions.network.transformer import Attention, Layer, Transformer, check_relative, check_tokens
 from constructions.run import fast
-from constructions.run.execute import check_tokens
-from constructions.run.reference import as_outputs, embed, feed_forward
+from constructions.run.reference import SCORED, as_outputs, embed, feed_forward
 
 LARGEST = 4096
 """Tokens of one piece: its values are held at once."""
+LEAST, BLOCK, LEAST_BLOCK = 4096, 512, 16
+"""Whole arrays run by blocks if they have at least so many tokens in all, and each sequence those of one block; tokens of all sequences in
+a block, and the fewest of one sequence. From 256 to 1024 tokens the time of a block hardly changes per token."""
+MOST_LAYERS = 8
+"""Layers of networks that do: one program has all of them, and equal ones compile once only where every layer is a program."""
 MAX_BATCH = 1 << 20
 
 Constants = dict[str, Any]
@@ -64,20 +70,27 @@ def check_streamed(network: Transformer, constants: tuple[Constants, ...]) -> No
     if network.dtype == "exact":
         raise Refusal("streams run in floats, and this network is exact", {"dtype": "float64"})
     check_relative(network, "a memory of fixed size")
+    obstacle = _obstacle(network, constants)
+    if obstacle is not None:
+        raise Refusal(f"{obstacle}; lin and table heads have one, and log heads that decay fast")
+
+
+def _obstacle(network: Transformer, constants: tuple[Constants, ...]) -> str | None:
+    """Which layer needs all tokens so far, and why; None if there is none."""
     for number, (layer, known) in enumerate(zip(network.layers, constants, strict=True), start=1):
         attention = layer.attention
         if "factor" in known:
             continue
         if attention.window != "infinite":
             why = f"a softmax over a {attention.window} window divides by what is in the window"
-        elif attention.kind in ("dp", "nf"):
+        elif attention.kind in SCORED:
             why = f"{attention.kind} heads score every token again"
         elif len(fast.kernel_heads(attention, known)):
             why = f"heads with so slow a decay have more than {fast.MAX_TAPS} taps"
         else:
             continue
-        ways = "lin and table heads have one, and log heads that decay fast"
-        raise Refusal(f"layer {number} has no memory of fixed size: {why}; {ways}")
+        return f"layer {number} has no memory of fixed size: {why}"
+    return None
 
 
 class TokenByToken:
@@ -94,11 +107,7 @@ class TokenByToken:
             check_range("batch", batch, 1, MAX_BATCH)
         shape = () if batch is None else (batch,)
         with with_x64(self.network.dtype):
-            past, found = jnp.asarray(self.network.bias), []
-            for index, (layer, known) in enumerate(zip(self.network.layers, self.constants, strict=True)):
-                found.append(_begun(layer.attention, known, past, shape))
-                _, past = fast.step(layer, known, past[None], past, index == len(self.network.layers) - 1)
-            return tuple(found)
+            return _beginning(self.network, self.constants, shape)
 
     def step(self, memory: Memory, token: Any) -> tuple[Memory, np.ndarray]:
         """The output at the next token (d,) or (batch, d), and the memory after it; the given one stays as it is."""
@@ -120,6 +129,33 @@ class TokenByToken:
         return memory, np.concatenate(outputs, axis=0 if wanted is None else 1)
 
 
+def forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
+    """As `fast.forward`; block by block if there are many tokens and the network has a memory of fixed size.
+
+    What a block holds stays in a processor's cache, and lengths up to the same power of two share a program: zeros fill up what is behind
+    the last token, where nobody looks.
+    """
+    many, length = tokens.size // network.dim, tokens.shape[-2]
+    if many < LEAST or length < BLOCK or network.positions is not None or len(network.layers) > MOST_LAYERS:
+        return fast.forward(network, tokens)
+    constants = fast.network_constants(network, 1)
+    if _obstacle(network, constants) is not None:
+        return fast.forward(network, tokens)
+    filled = 1 << (length - 1).bit_length()
+    block = 1 << (min(filled, max(LEAST_BLOCK, BLOCK * length // many)).bit_length() - 1)
+    given = np.pad(tokens, [*[(0, 0)] * (tokens.ndim - 2), (0, filled - length), (0, 0)])
+    with with_x64(network.dtype):
+        return as_outputs(np.asarray(_by_blocks(network, constants, given.astype(network.dtype), block))[..., :length, :])
+
+
+@partial(jax.jit, static_argnames="block")
+def _by_blocks(network: Transformer, constants: tuple[Constants, ...], tokens: jax.Array, block: int) -> jax.Array:
+    """Outputs (…, N, c) for tokens (…, N, d), N a multiple of the block."""
+    parts = jnp.moveaxis(tokens.reshape(*tokens.shape[:-2], -1, block, tokens.shape[-1]), -3, 0)
+    found = jax.lax.scan(partial(_layers, network, constants), _beginning(network, constants, tokens.shape[:-2]), parts)[1]
+    return jnp.moveaxis(found, 0, -3).reshape(*tokens.shape[:-1], found.shape[-1])
+
+
 def pieces(length: int) -> Iterator[slice]:
     """Slices of 2^k ≤ LARGEST tokens, the large ones first."""
     start = 0
@@ -133,6 +169,16 @@ def batch_of(memory: Memory) -> int | None:
     """How many sequences a memory is of; None for one without an axis for them."""
     shape = memory[0].states.shape
     return int(shape[1]) if len(shape) == 4 else None
+
+
+def _beginning(network: Transformer, constants: tuple[Constants, ...], shape: tuple[int, ...]) -> Memory:
+    """The memory of all layers before the first token, for sequences of this shape."""
+    past, found = jnp.asarray(network.bias), []
+    for index, (layer, known) in enumerate(zip(network.layers, constants, strict=True)):
+        found.append(_begun(layer.attention, known, past, shape))
+        if index < len(network.layers) - 1:
+            _, past = fast.step(layer, known, past[None], past, False)
+    return tuple(found)
 
 
 def _begun(attention: Attention, constants: Constants, past: jax.Array, shape: tuple[int, ...]) -> HeadMemory:
@@ -151,12 +197,18 @@ def _begun(attention: Attention, constants: Constants, past: jax.Array, shape: t
 @jax.jit
 def _advanced(network: Transformer, constants: tuple[Constants, ...], memory: Memory, tokens: jax.Array) -> tuple[Memory, jax.Array]:
     """All layers on a piece (…, N, d), one compiled program."""
+    memory, x = _layers(network, constants, memory, tokens)
+    return memory, as_outputs(x)
+
+
+def _layers(network: Transformer, constants: tuple[Constants, ...], memory: Memory, tokens: jax.Array) -> tuple[Memory, jax.Array]:
+    """The memory after tokens (…, N, d), and what the last layer gives there, (…, N, c)."""
     x = embed(network, tokens)
     after = []
     for index, (layer, known, held) in enumerate(zip(network.layers, constants, memory, strict=True)):
         held, x = _advance(layer, known, held, x, index == len(network.layers) - 1)
         after.append(held)
-    return tuple(after), as_outputs(x)
+    return tuple(after), x
 
 
 def _advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Array, last: bool) -> tuple[HeadMemory, jax.Array]:

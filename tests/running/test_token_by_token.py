@@ -147,6 +147,62 @@ def test_a_million_tokens_stay_within_the_certificate() -> None:
     assert sum(leaf.nbytes for leaf in jax.tree.leaves(memory)) < 1000
 
 
+@pytest.mark.deep(keep=("None-lin", "3-lin and log", "3-table"))
+@pytest.mark.parametrize("case", STREAMED)
+@pytest.mark.parametrize("batch", [None, 1, 3])
+def test_long_arrays_run_by_blocks(case: str, batch: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks, the last one filled up; a bias makes the past before the array count."""
+    monkeypatch.setattr(token_by_token, "LEAST", 1)
+    monkeypatch.setattr(token_by_token, "BLOCK", 8)
+    network = made(case)
+    for length in (16, 37, 100):
+        tokens = np.random.default_rng(1).uniform(-1, 1, (length, 2) if batch is None else (batch, length, 2))
+        known = token_by_token._by_blocks._cache_size()
+        found, wanted = token_by_token.forward(network, tokens), fast.forward(network, tokens)
+        assert token_by_token._by_blocks._cache_size() == known + 1
+        assert found.shape == wanted.shape and np.abs(found - wanted).max() < 1e-13 * np.abs(wanted).max()
+
+
+def test_a_state_that_does_not_pass_between_blocks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_by_token, "LEAST", 1)
+    monkeypatch.setattr(token_by_token, "BLOCK", 4)
+    network, tokens = made("lin", seed=7), np.random.default_rng(1).uniform(-1, 1, (24, 2))
+    advance = token_by_token._layers
+    monkeypatch.setattr(token_by_token, "_layers", lambda n, c, memory, x: (memory, advance(n, c, memory, x)[1]))
+    found, wanted = token_by_token.forward(network, tokens), fast.forward(network, tokens)
+    assert np.abs(found - wanted)[:16].max() < 1e-12 and np.abs(found - wanted)[16:].max() > 1e-3
+    token_by_token._by_blocks.clear_cache()
+
+
+def test_new_lengths_do_not_compile() -> None:
+    net = lf.build(lf.fixed(lags=(1, 2), readout="x0 + m1*m2"), dtype="float32", error=0.2)
+    tokens = np.random.default_rng(0).uniform(-1, 1, (8192, 1)).astype(np.float32)
+    whole, known = net(tokens), token_by_token._by_blocks._cache_size()
+    for length in (4097, 5000, 6001, 8191):
+        assert (net(tokens[:length]) == whole[:length]).all()
+    assert token_by_token._by_blocks._cache_size() == known
+    wanted = net.target.values(np)(tokens.astype(np.float64))
+    assert np.abs(whole - wanted).max() <= net.certificate.certified
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        random_network(np.random.default_rng(0), rpe=["lin"], kind="dp"),
+        random_network(np.random.default_rng(0), rpe=["lin"], window="finite"),
+        random_network(np.random.default_rng(0), rpe=["lin", "log"]),
+        random_network(np.random.default_rng(0), rpe=["lin"], layers=token_by_token.MOST_LAYERS + 1),
+    ],
+    ids=["dp", "finite window", "long log heads", "deep"],
+)
+def test_others_run_whole(network: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_by_token, "LEAST", 1)
+    monkeypatch.setattr(token_by_token, "BLOCK", 8)
+    tokens, known = np.random.default_rng(1).uniform(-1, 1, (2, 9, 2)), token_by_token._by_blocks._cache_size()
+    assert (token_by_token.forward(network, tokens) == fast.forward(network, tokens)).all()
+    assert token_by_token._by_blocks._cache_size() == known
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
