@@ -45,7 +45,7 @@ Word = tuple[int, ...]
 class InductionTask(Options):
     """The parameters of an induction target."""
 
-    letters: int = option(4, "letters of the alphabet", least=2, most=16)
+    letters: int = option(4, "letters of the alphabet", least=2, most=16, spelt=("alphabet",))
     n: int = option(3, "n-grams: n-1 letters are compared, the n-th one is copied", least=2, most=6)
     length: int = option(64, "tokens of a sequence, at most", least=2, most=4096)
     match: Literal["hard", "soft", "general"] = option(

@@ -242,7 +242,7 @@ def test_bad_tasks_and_tokens_are_refused() -> None:
 def test_the_command_line_bounds_and_builds(run: Any, tmp_path: Any) -> None:
     promised = run("bound", "induction", "--letters", "3", "--n", "3", "--length", "12", "--error", "0.001", "--json")
     assert promised.code == 0 and promised.json["worst_case"] <= 1e-3 and promised.json["length"] == 12
-    made = run("build", "induction", "--letters", "3", "--n", "3", "--length", "12", "--out", str(tmp_path / "net"), "--json")
+    made = run("build", "induction", "--alphabet", "3", "--n", "3", "--length", "12", "--out", str(tmp_path / "net"), "--json")
     assert made.code == 0 and made.json["theorem"] == "induction"
     net = lf.load(tmp_path / "net")
     assert list(net.slots) == ["x0", "back 1", "back 2", "letter 1", "letter 2", "one", "nothing", "copied"]
