@@ -161,28 +161,27 @@ def _stretched(attention: Attention, s: jax.Array) -> jax.Array:
     return jnp.where(is_lin[:, None, None], s, log) if is_lin.any() else log
 
 
-def _positions(attention: Attention, first: int, length: int) -> jax.Array:
-    """p φ(s) or b(s) for the distances of the positions from `first` on to all, (H, T, N); −∞ where a head does not look."""
+def _positions(attention: Attention, first: Any, rows: int, length: int) -> jax.Array:
+    """p φ(s) or b(s) for the distances of the T positions from `first` on to the N tokens, (H, T, N); −∞ where a head does not look."""
     if attention.table is not None:
-        return _along_diagonals(attention.table, first, length)
-    steps = jnp.arange(length)
-    distance = steps[first:, None] - steps[None, :]
+        return _along_diagonals(attention.table, first, rows, length)
+    distance = first + jnp.arange(rows)[:, None] - jnp.arange(length)[None, :]
     seen = distance % attention.stride == 0
     position = -attention.decay[:, None, None] * _stretched(attention, (distance // attention.stride)[None].astype(attention.decay.dtype))
     least = np.array([kind == "log" for kind in attention.rpe])[:, None, None]  # log heads do not see the current token
     return position if attention.window == "full" else jnp.where((distance >= least) & seen, position, -jnp.inf)
 
 
-def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
-    """b(t − s) for t ≥ first, −∞ outside the table: (H, T, N).
+def _along_diagonals(table: jax.Array, first: Any, rows: int, length: int) -> jax.Array:
+    """b(t − s) for the T positions t from `first` on and the N tokens s, −∞ outside the table: (H, T, N).
 
-    The biases by falling distance, from N − 1 to first − N + 1, and one more entry are repeated T times and cut into rows that are one
-    shorter: every row starts one place earlier. Lookups would do the same, but their derivatives are scattered sums, which are slow.
+    The biases by falling distance, from first + T − 1 to first − N, are repeated T times and cut into rows that are one shorter: every row
+    starts one place earlier. Lookups would do the same, but their derivatives are scattered sums, which are slow.
     """
     heads, reach = table.shape
-    rows = length - first
-    falling = jnp.pad(table[:, :length][:, ::-1], ((0, 0), (max(length - reach, 0), rows)), constant_values=-jnp.inf)  # N + T entries
     period = length + rows
+    falling = jnp.pad(table[:, :period][:, ::-1], ((0, 0), (max(period - reach, 0), length)), constant_values=-jnp.inf)
+    falling = jax.lax.dynamic_slice_in_dim(falling, length - first, period, axis=1)
     diagonals = jnp.tile(falling, (1, rows))[:, : rows * (period - 1)].reshape(heads, rows, period - 1)
     return diagonals[:, :, rows - 1 : rows - 1 + length]
 
@@ -190,6 +189,9 @@ def _along_diagonals(table: jax.Array, first: int, length: int) -> jax.Array:
 BLOCKS, LEAST_BLOCK, LEAST_WEIGHTS = 4, 32, 1 << 20
 """Blocks of queries, each of which looks at no more tokens than it sees: 5/8 of all pairs. More blocks save little and cost calls. Every
 block is compiled for itself, which takes as long as some hundred passes with fewer attention weights (sequences × heads × pairs) do."""
+HELD = 1 << 24
+"""Attention weights that are held at once: blocks with more than four times as many are gone through in portions of queries, and
+derivatives compute the weights of a portion again instead of keeping them. So memory grows like the array, not like its square."""
 
 
 Constants = dict[str, Any]
@@ -224,17 +226,45 @@ def _attend(
     values = x if mix_first else jnp.einsum("hvd,...sd->...hsv", attention.value, x, precision=HIGHEST)
     mixing = "...hts,...sd->...htd" if mix_first else "...hts,...hsv->...htv"
     ends = [first + rows * (k + 1) // blocks for k in range(blocks)]
-    parts = []
-    for start, end in zip([first, *ends], ends, strict=False):
-        inside, before, total = _weights(attention, view, first, start, end)
+
+    def given_to(who: tuple[jax.Array, jax.Array], start: Any, count: int, end: int) -> jax.Array:
+        """What the queries at `count` positions from `start` on, which see no token from `end` on, are given: (…, H, T, v)."""
+        inside, past_weight, total = _weights(attention, view, who, start, count, end)
         mixed = jnp.einsum(mixing, inside, values[..., :end, :], precision=HIGHEST)
         if mix_first:
             mixed = jnp.einsum("hvd,...htd->...htv", attention.value, mixed, precision=HIGHEST)
-        mixed = mixed + before * past_value[:, None, :]
-        parts.append(mixed if total is None else mixed / total)
+        mixed = mixed + past_weight * past_value[:, None, :]
+        return mixed if total is None else mixed / total
+
+    parts = []
+    for start, end in zip([first, *ends], ends, strict=False):
+        queries, before = (
+            part if part.shape[-2] == 1 else part[..., start - first : end - first, :] for part in (view.queries, view.before)
+        )
+        weights = math.prod(x.shape[:-2]) * len(attention.rpe) * end * (end - start)
+        portion = end - start if attention.kind not in SCORED or weights <= 4 * HELD else max(1, HELD * (end - start) // weights)
+        parts.append(_in_portions(given_to, (queries, before), start, end, portion))
     attended = parts[0] if blocks == 1 else jnp.concatenate(parts, axis=-2)
     output = jnp.einsum("hdv,...htv->...td", attention.output, attended, precision=HIGHEST)
     return output, past_output(attention, past, past_value, view.whole, jnp.exp if constants is None else exp)
+
+
+def _in_portions(given_to: Any, who: tuple[jax.Array, jax.Array], start: int, end: int, portion: int) -> jax.Array:
+    """What `given_to` returns for the queries from `start` to `end`, a portion of them after the other; those that fill the last one up
+    look from beyond the end, and are cut off."""
+    if portion == end - start:
+        return given_to(who, start, portion, end)
+    count = -(-(end - start) // portion)
+    filling = [(0, 0), (0, count * portion - (end - start)), (0, 0)]
+    padded = [part if part.shape[-2] == 1 else jnp.pad(part, [(0, 0)] * (part.ndim - 3) + filling) for part in who]
+
+    @jax.checkpoint
+    def one(_: None, number: jax.Array) -> tuple[None, jax.Array]:
+        cut = [part if part.shape[-2] == 1 else jax.lax.dynamic_slice_in_dim(part, number * portion, portion, axis=-2) for part in padded]
+        return None, given_to((cut[0], cut[1]), start + number * portion, portion, end)
+
+    parts = jnp.moveaxis(jax.lax.scan(one, None, jnp.arange(count))[1], 0, -3)
+    return parts.reshape(*parts.shape[:-3], count * portion, parts.shape[-1])[..., : end - start, :]
 
 
 class _View(NamedTuple):
@@ -271,16 +301,17 @@ def _log_masses(attention: Attention, first: int, length: int, dtype: Any) -> tu
     return masses[:, 1:], masses[:, 0]
 
 
-def _weights(attention: Attention, view: _View, first: int, start: int, end: int) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """Of the queries start ≤ t < end: weights of the tokens up to end (…, H, T, N) and of the constant past (…, H, T, 1), and what they
-    have to be divided by; None where weights read positions only, and their sum over the whole past is known beforehand, or are not
-    normalised."""
+def _weights(
+    attention: Attention, view: _View, who: tuple[jax.Array, jax.Array], start: Any, count: int, end: int
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """Of the queries start ≤ t < start + count, `who` being their part of the view: weights of the tokens up to end (…, H, T, N) and of the
+    constant past (…, H, T, 1), and what they have to be divided by; None where weights read positions only, and their sum over the whole
+    past is known beforehand, or are not normalised."""
+    queries, before = who
     keys = None if view.keys is None else view.keys[..., :end, :]
-    rows = slice(start - first, end - first) if start > first or end < first + view.queries.shape[-2] else slice(None)
-    positions = _positions(attention, start, end) if view.bias is None else _along_diagonals(view.bias, start, end)
-    power = jnp.exp if view.bias is None else _own_power
-    inside = positions + _scores(view.queries[..., rows, :], keys)
-    before = view.before if view.before.shape[-2] == 1 else view.before[..., rows, :]
+    positions = _along_diagonals(view.bias, start, count, end) if view.bias is not None else _positions(attention, start, count, end)
+    power: Callable[[Any], jax.Array] = _own_power if view.bias is not None else jnp.exp
+    inside = positions + _scores(queries, keys)
     if attention.kind == "linear":
         seen = jnp.isfinite(positions)
         return jnp.where(seen, inside, 0), jnp.zeros_like(before), seen.sum(axis=-1, keepdims=True).astype(inside.dtype)
@@ -405,7 +436,8 @@ def pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[np.nda
 
 @jax.jit
 def _pattern(attention: Attention, x: jax.Array, past: jax.Array) -> tuple[jax.Array, jax.Array]:
-    inside, before, total = _weights(attention, _view(attention, x, past, 0), 0, 0, x.shape[-2])
+    view, length = _view(attention, x, past, 0), x.shape[-2]
+    inside, before, total = _weights(attention, view, (view.queries, view.before), 0, length, length)
     if total is not None:
         inside, before = inside / total, before / total
     return inside, jnp.broadcast_to(before, (*inside.shape[:-1], 1))[..., 0]

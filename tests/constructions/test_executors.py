@@ -14,7 +14,7 @@ from analyzer.errors import InputError
 from analyzer.numbers.exact import rational, working_precision
 from analyzer.targets.fixed import FixedMemory
 from constructions.network.precision import with_x64
-from constructions.network.transformer import Transformer, to_exact
+from constructions.network.transformer import Attention, Transformer, to_exact
 from constructions.run import fast, reference
 from constructions.run.execute import run
 from constructions.run.fused import run_exact
@@ -73,6 +73,44 @@ def test_blocks_of_queries_change_nothing(rpe: str, window: str, first: int) -> 
     np.testing.assert_allclose(blocks, whole, atol=1e-13)
     np.testing.assert_allclose(blocks_past, whole_past, atol=1e-13)
     assert blocks.shape == (2, length - first, 3)
+
+
+@pytest.mark.deep(keep=("finite-table", "infinite-log"))
+@pytest.mark.parametrize("rpe", ["lin", "log", "table"])
+@pytest.mark.parametrize("window", ["infinite", "finite"])
+def test_portions_of_queries_change_nothing(rpe: str, window: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays with very many pairs go through their queries in portions: the same outputs and derivatives as all at once."""
+    rng = np.random.default_rng(5)
+    network = random_network(rng, [rpe] * 2, "dp", window)
+    x, past = rng.uniform(-1, 1, (2, 101, 3)), rng.uniform(-1, 1, 3)
+
+    def outputs(attention: Attention) -> jax.Array:
+        output, before = reference._attend(attention, jnp.asarray(x), jnp.asarray(past), 2)
+        return jnp.sum(output**2) + jnp.sum(before)
+
+    with with_x64("float64"):
+        whole = jax.value_and_grad(outputs)(network.layers[0].attention)
+        monkeypatch.setattr(reference, "HELD", 7 * 2 * 2 * 101)  # seven queries at once
+        portions = jax.value_and_grad(outputs)(network.layers[0].attention)
+        assert "scan" in str(jax.make_jaxpr(outputs)(network.layers[0].attention))
+    for one, other in zip(jax.tree.leaves(portions), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+
+
+def test_memory_of_dot_products_grows_like_the_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What XLA holds for a derivative: four times as much for twice the tokens all at once, twice in portions."""
+    attention = random_network(np.random.default_rng(6), ["lin"] * 2, "dp", "finite", dtype="float32").layers[0].attention
+
+    def held(length: int) -> int:
+        def loss(given: Attention, x: jax.Array) -> jax.Array:
+            return jnp.sum(reference._attend(given, x, jnp.zeros(3, x.dtype), 0)[0] ** 2)
+
+        program = jax.jit(jax.grad(loss)).lower(attention, jax.ShapeDtypeStruct((length, 3), jnp.float32)).compile()
+        return int(program.memory_analysis().temp_size_in_bytes)
+
+    assert held(2048) > 3.5 * held(1024)
+    monkeypatch.setattr(reference, "HELD", 1 << 14)
+    assert held(2048) < 2.5 * held(1024) and 20 * held(2048) < 2 * 2048**2 * 4
 
 
 def test_a_bias_per_distance_by_hand() -> None:
