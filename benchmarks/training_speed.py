@@ -62,7 +62,12 @@ CASES = {
     "dp, 2 layers": Case("dp", "lin", "finite", 4, 2, 16, 4, 4, 64, length=128, batch=32, lag=2),
     "dp, 2 layers, wide": Case("dp", "lin", "finite", 4, 2, 64, 16, 16, 256, length=128, batch=32, lag=2),
     "table, last position": Case("dp-free", "table", "infinite", 32, 1, 2, 1, 1, 32, length=1000, batch=32, lag=900, first=999),
+    **{
+        f"dp-free lin, N = {n}": Case("dp-free", "lin", "infinite", 2, 1, 2, 1, 1, 32, length=n, batch=max(1, 4096 // n), lag=2)
+        for n in (256, 1024, 4096, 16384)
+    },
 }
+"""The last four have as many tokens in a batch, in fewer and longer sequences; PyTorch holds matrices of all pairs."""
 
 
 def start_of(case: Case) -> Any:
@@ -195,9 +200,10 @@ def plain(case: Case, seconds: float, clock: Clock, threads: int) -> dict[str, f
             rule.step()
         return clock() - begun
 
-    advance(5)
-    chunk = max(1, round(0.2 * 5 / advance(5)))
-    chunks = [advance(chunk) for _ in range(max(5, round(seconds / 0.2)))]
+    advance(1)
+    trial = advance(1)
+    chunk = max(1, round(0.2 / trial))  # a fifth of a second
+    chunks = [advance(chunk) for _ in range(max(3, round(seconds / max(0.2, trial))))]
     return {"tokens_per_second": chunk * case.tokens / statistics.median(chunks), "compilation": 0.0}
 
 
