@@ -62,7 +62,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.long_training
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo 'training against PyTorch needs the extra torch: $(BIN)/pip install -e .[torch]'
-	@! $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python benchmarks/training_speed.py
+	@! $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m benchmarks.training_speed
 
 clean:
 	rm -rf $(VENV) .cache build *.egg-info demo

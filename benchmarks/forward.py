@@ -1,6 +1,6 @@
 """The fast forward pass against a plain C loop and PyTorch's attention, in one run on this machine.
 
-    python -m benchmarks.forward [--longest 262144] [--repeats 9] [--cpu]
+    python -m benchmarks.forward [--longest 262144] [--repeats 9] [--cpu] [--keep]
 
 One layer of 16 lin heads and 32 neurons on scalar tokens, float32: the shape that `lemmaformer train` starts from. Peers:
 
@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.ratios import guard
 
 HEADS, WIDTH, MODEL = 16, 32, 2
 LENGTHS = (1024, 4096, 8192, 32768, 262144)
@@ -134,8 +136,8 @@ def seconds(run: Run, tokens: np.ndarray, clock: Clock) -> float:
     return clock() - start
 
 
-def row(net: Any, shape: tuple[int, int], repeats: int, clock: Clock) -> str:
-    """One line of the table."""
+def row(net: Any, shape: tuple[int, int], repeats: int, clock: Clock) -> tuple[str, dict[str, float]]:
+    """One line of the table, and how many times ours its peers take."""
     from constructions.run.execute import run
     from constructions.run.reference import attend
 
@@ -162,12 +164,13 @@ def row(net: Any, shape: tuple[int, int], repeats: int, clock: Clock) -> str:
                 times[name].append(seconds(present[name], tokens, clock))
     median = {name: statistics.median(found) for name, found in times.items()}
     count = shape[0] * shape[1]
+    ratios = {f"{shape[0]} x {shape[1]}, {name}": median[name] / median["ours"] for name in ("C", "torch") if name in median}
     cells = [f"{shape[0]:3} x {shape[1]:6}", f"{1e9 * median['ours'] / count:10.1f}"]
     for name in ("C", "torch"):
         known = name in median
         cells.append(f"{1e9 * median[name] / count:10.1f}" if known else f"{'-':>10}")
         cells.append(f"{median[name] / median['ours']:10.2f}" if known else f"{'-':>10}")
-    return " ".join([*cells, f"{first:8.2f}"])
+    return " ".join([*cells, f"{first:8.2f}"]), ratios
 
 
 def _same_attention(net: Any, tokens: np.ndarray, peer: Run, attend: Any) -> None:
@@ -186,7 +189,8 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--cpu", action="store_true", help="count processor time")
-    asked = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="keep the ratios of this run")
+    asked, ratios = parser.parse_args(), {}
     os.environ["OMP_NUM_THREADS"] = "1"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
@@ -194,7 +198,10 @@ def main() -> None:
     print("nanoseconds per token, how many times ours a peer takes, and the seconds of the first call of a length")
     print(f"{'sequences':12} {'ours':>10} {'C':>10} {'ratio':>10} {'torch':>10} {'ratio':>10} {'first':>8}")
     for shape in [*((1, n) for n in LENGTHS if n <= asked.longest), (64, 512)]:
-        print(row(net, shape, asked.repeats, clock), flush=True)
+        line, found = row(net, shape, asked.repeats, clock)
+        ratios |= found
+        print(line, flush=True)
+    guard("forward", ratios, asked.keep)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A step of training on long arrays: heads that read positions only, by blocks in O(N log N), against the plain O(N²) pass.
 
-    python -m benchmarks.long_training [--longest 8192] [--repeats 5]
+    python -m benchmarks.long_training [--longest 8192] [--repeats 5] [--keep]
 
 One layer of four heads, float32, one sequence, the error at every position. Losses and derivatives in all weights are compared before
 anything is timed, and the run ends there if they differ by more than 1e-5 of the largest of their kind. Passes alternate; medians count.
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from analyzer.targets.fixed import FixedMemory
+from benchmarks.ratios import guard
 from constructions.run import blocked, reference
 from constructions.training.recipes import Shape
 from constructions.training.trainable import initial, to_network, to_parameters
@@ -62,7 +63,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--repeats", type=int, default=5)
-    asked = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="keep the ratios of this run")
+    asked, ratios = parser.parse_args(), {}
     print(f"{'heads':6} {'tokens':>7} {'plain':>10} {'blocks':>10} {'ratio':>7} {'difference':>11}")
     for rpe in KINDS:
         for length in (n for n in LENGTHS if n <= asked.longest):
@@ -72,7 +74,9 @@ def main() -> None:
                 sys.exit(f"{rpe}, {length} tokens: derivatives differ by {off:.3g}")
             times = [(seconds(plain, given), seconds(quick, given)) for _ in range(asked.repeats)]
             slow, fast = (statistics.median(column) for column in zip(*times, strict=True))
+            ratios[f"{rpe}, {length} tokens"] = slow / fast
             print(f"{rpe:6} {length:7} {1e3 * slow:8.1f}ms {1e3 * fast:8.1f}ms {slow / fast:7.1f} {off:11.1e}", flush=True)
+    guard("long_training", ratios, asked.keep)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lemmaformer as lf
-from benchmarks import certificates
+from benchmarks import certificates, ratios
 
 NAME = "dp, 1 head"
 CASE = replace(certificates.CASES[NAME], steps=20)
@@ -52,3 +52,14 @@ def test_a_bound_below_an_error_that_occurs_is_refused(tmp_path, monkeypatch, ne
     monkeypatch.setattr(certificates, "trained", lambda case: network)
     with pytest.raises(SystemExit, match=r"IBP certifies .* below the error"):
         certificates.compared(NAME, CASE, _peer(tmp_path / "wrong", 0.0, 0.001), 1, 1.0)
+
+
+def test_ratios_that_fall_behind_are_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ratios, "KEPT", tmp_path / "ratios.json")
+    assert ratios.guard("forward", {"short": 1.0, "long": 8.0}, keep=True) == []
+    assert ratios.guard("forward", {"long": 12.0}, keep=True) == []  # the other row stays
+    assert ratios.guard("forward", {"short": 0.51, "long": 6.1, "new": 0.1}, keep=False) == []
+    assert capsys.readouterr().err == ""
+    assert ratios.guard("forward", {"short": 0.49, "long": float("nan")}, keep=False) == ["short", "long"]
+    assert "forward, short: 0.49 times ours for the peer, 1 when it was kept" in capsys.readouterr().err
+    assert ratios.guard("limits", {"short": 0.1}, keep=False) == []
