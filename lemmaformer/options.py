@@ -95,6 +95,7 @@ class Train(Recipe):
     key_dim: int = option(2, "coordinates of queries and keys (dp, nf)", least=0)
     reach: int | None = option(None, "distances of a table", least=1, shown="the length of the sequences")
     linear: bool = option(False, "no feed-forward network at the end: the output is a coordinate of the stream")
+    devices: int = option(1, "devices of JAX that share every batch", least=1)
     classes: bool = option(False, "a classifier: one output for every value that the target takes on its alphabet, cross-entropy")
 
     def check(self) -> None:
