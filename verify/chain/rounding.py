@@ -113,20 +113,24 @@ class Arithmetic:
         error = f * value.error
         return self.checked(Rounded(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
+    def state(self, z: arb, value: Rounded) -> Rounded:
+        """Every state of S ← zS + v, from 0 or from a start that is as near to the exact one as the fixed point of the errors."""
+        growth = (1 + self.unit) ** 2
+        size = value.magnitude / (1 - z)
+        fresh = value.error + (growth - 1) * z * size + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + size)
+        if not z * growth < 1:
+            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
+        return Rounded(size, fresh / (1 - z * growth))
+
     def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None) -> Rounded:
         """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
         z, g = arb(ratio), arb(gain)
-        growth = (1 + self.unit) ** 2
-        state = value.magnitude / (1 - z)
-        fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
-        if not z * growth < 1:
-            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
-        error = fresh / (1 - z * growth)
+        scanned, steps = self.state(z, value), _PASSED.get()
+        state, error = scanned.magnitude, scanned.error
         if past is not None:  # E only falls from a start that is off by more than the fixed point
             error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
-        steps = _PASSED.get()
         if steps is not None:
-            error = error.max(self.passed(z**steps, Rounded(state, fresh / (1 - z * growth))))
+            error = error.max(self.passed(z**steps, scanned))
         self.checked(Rounded(state, error))
         return self.checked(Rounded(g * state, g * error + self.unit * g * (state + error) + self.tiny))
 
