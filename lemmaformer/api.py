@@ -275,6 +275,7 @@ def verify(
     seconds: float | None = None,
     norm: str | None = None,
     tokens: str | None = None,
+    section: int | None = None,
 ) -> "Certificate | Checked":
     """Certify a bundle or a network from its weights, on its own target or on another one; or re-check a certificate file.
 
@@ -282,7 +283,8 @@ def verify(
 
     With `margin` its decisions between the values of a target on a finite alphabet are certified too, refuted by a sequence, or undecided.
     `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
-    With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified.
+    With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified. With `section`
+    the certificate is that of arrays which devices share, cut into sections of so many tokens or more (`net.evaluate`).
 
     >>> import lemmaformer as lf
     >>> net = lf.build(lf.fixed(lags=(2,)))
@@ -291,12 +293,12 @@ def verify(
     """
     from lemmaformer.options import Measure
 
-    measure = Measure.read({"norm": norm, "tokens": tokens})
+    measure = Measure.read({"norm": norm, "tokens": tokens, "section": section})
     if margin:
         measure.refuse("margin")
     path = Path(what) if isinstance(what, str | Path) else None
     if path is not None and path.suffix == ".onnx" and not path.is_dir():
-        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens)
+        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section)
     if path is not None and path.is_file():
         if margin or seconds is not None:
             named = "margin" if margin else "seconds"
@@ -307,7 +309,9 @@ def verify(
 
     net = load(path) if path is not None else cast("Network", what)
     if target is None or (net.target is not None and net.target.describe() == target.describe()):
-        return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens)
+        return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section)
+    if section is not None:
+        raise InputError("section goes with the network's own target only")
     from verify.bundles.claims import with_margin
     from verify.theorems.mean_square import verify_mean_square
     from verify.theorems.no_theorem import verify_learnt

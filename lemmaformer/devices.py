@@ -15,14 +15,15 @@ def doctor() -> Diagnosis:
     (True, ['float32', 'float64'])
     """
     from analyzer.numbers.exact import UNIT
+    from constructions.network.precision import missing
     from verify.chain.device import diagnosis
-    from verify.chain.operations import JaxOperations, device, missing
+    from verify.chain.operations import JaxOperations, device
 
     start = time.perf_counter()
     with stepping("computing exactly what the device computes") as step:
         given: dict[str, JaxOperations | str] = {}
         for dtype in UNIT:
             step(dtype)
-            given[dtype] = missing(dtype) or JaxOperations(dtype)
+            given[dtype] = missing(dtype, JaxOperations(dtype).add) or JaxOperations(dtype)
         found = diagnosis(given)
     return Diagnosis({"device": device(), **found, "seconds": time.perf_counter() - start})

@@ -50,7 +50,9 @@ def load(path: str | Path) -> "Network":
     return network_of(load_bundle(files))
 
 
-def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool = False, figure: Path | None = None) -> Shown:
+def run_file(
+    folder: Path, source: Path, destination: Path, *, overwrite: bool = False, figure: Path | None = None, devices: int = 1
+) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs; with `figure` draw the stream on the first sequence."""
     from analyzer.targets.files import target_from_dict
     from constructions.files.card import read_files
@@ -67,7 +69,7 @@ def run_file(folder: Path, source: Path, destination: Path, *, overwrite: bool =
     from lemmaformer.network import network_of
 
     net = network_of(load(files))
-    found = net.evaluate(tokens)
+    found = net.evaluate(tokens, devices=devices)
     if figure is not None:
         net.draw(figure, tokens[0] if tokens.ndim == 3 else tokens)
     content = io.BytesIO()

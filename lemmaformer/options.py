@@ -29,21 +29,28 @@ Arithmetic = Literal["bfloat16", "float32", "float64"]
 
 @dataclass(frozen=True)
 class Measure(Options):
-    """How an error is measured: in the worst case, or in mean square over random tokens."""
+    """How an error is measured: in the worst case, of one device or of several, or in mean square over random tokens."""
 
     norm: NormName | None = option(None, "worst case over all tokens (sup), or mean square over random ones", shown="what it was built for")
     tokens: TokenName | None = option(
         None, "with mean-square: independent tokens, uniform on [-1, 1], signs ±1 or gaussian", shown="what it was built for, or uniform"
     )
+    section: int | None = option(
+        None, "for arrays that devices share, cut into sections of so many tokens or more", least=1, most=MAX_TOKENS, shown="one device"
+    )
 
     def check(self) -> None:
+        if self.section is not None and (self.norm == "mean-square" or self.tokens is not None):
+            raise InputError("section is about the worst case: leave norm and tokens out")
         if self.norm == "sup" and self.tokens is not None:
             raise InputError("tokens are drawn for norm=mean-square; the worst case is over all of them")
 
     def refuse(self, what: str) -> None:
-        """Refuse norm and tokens beside what is about the worst case."""
+        """Refuse norm, tokens and section beside what is about the worst case on one device."""
         if self.norm == "mean-square" or self.tokens is not None:
             raise InputError(f"{what} is about the worst case: leave norm and tokens out")
+        if self.section is not None:
+            raise InputError(f"{what} is about one device: leave section out")
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,7 @@ class Train(Recipe):
     key_dim: int = option(2, "coordinates of queries and keys (dp, nf)", least=0)
     reach: int | None = option(None, "distances of a table", least=1, shown="the length of the sequences")
     linear: bool = option(False, "no feed-forward network at the end: the output is a coordinate of the stream")
+    devices: int = option(1, "devices of JAX that share every batch", least=1)
     classes: bool = option(False, "a classifier: one output for every value that the target takes on its alphabet, cross-entropy")
 
     def check(self) -> None:

@@ -124,7 +124,7 @@ def _run(
                 report("training", state)
 
         store = None if checkpoint is None else lambda state: runs.write(checkpoint, state.checkpoint(run))
-        found, history = learning.train(network, target, recipe, report=watched, resume=saved, store=store)
+        found, history = learning.train(network, target, recipe, report=watched, resume=saved, store=store, devices=options.devices)
     seconds = time.perf_counter() - begun
     with working("certifying"):
         certificate = verify_learnt(found, target, recipe.length)

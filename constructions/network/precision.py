@@ -7,12 +7,16 @@ around it keeps its setting.
 
 import itertools
 import math
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flint import fmpq
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import UNIT, nearest
 
 HIGHEST = jax.lax.Precision.HIGHEST
@@ -52,3 +56,30 @@ def with_x64(dtype: str) -> AbstractContextManager[None]:
     if dtype not in UNIT:
         raise InputError(f"dtype {dtype!r} is not executable; choose from {', '.join(UNIT)}")
     return jax.enable_x64(True) if dtype == "float64" else nullcontext()
+
+
+def _sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a + b as the device that JAX would use adds them."""
+    with with_x64(str(a.dtype)):
+        return np.asarray(jnp.add(jnp.asarray(a, dtype=a.dtype), jnp.asarray(b, dtype=b.dtype)))
+
+
+def missing(dtype: str, add: Callable[[np.ndarray, np.ndarray], np.ndarray] = _sum) -> str | None:
+    """Why numbers of a type cannot be computed here; None if they can: 1 + 2u is a number of the type, and comes out as one."""
+    one, more = np.ones(1, dtype), np.full(1, np.finfo(dtype).eps, dtype)
+    try:
+        found = add(one, more)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError) as problem:
+        return f"{type(problem).__name__}: {' '.join(str(problem).split())[:120]}"
+    if found.dtype != np.dtype(dtype):
+        return f"sums of {dtype} come back as {found.dtype}"
+    return None if found[0] > 1 else f"1 + {float(more[0]):.3g} is 1: numbers of the type {dtype} are stored, but sums have fewer bits"
+
+
+@cache
+def check_device(dtype: str) -> None:
+    """Refuse to compute in a type that the device of JAX does not have; asked once."""
+    why = missing(dtype)
+    if why is not None:
+        remedies = [{"dtype": "float32"}] if dtype == "float64" else []
+        raise Refusal(f"the device that JAX uses here does not compute in {dtype} ({why})", *remedies)

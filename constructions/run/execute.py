@@ -1,5 +1,7 @@
 """Evaluating any network: float ones by the fast pass, long arrays block by block where that can be done, exact ones through their kernels.
 
+Several devices share the sequences, or one long one, where that is asked for (`constructions.run.sharded`).
+
 Exact networks that compare tokens, or have absolute positions, are rounded to float64 first.
 """
 
@@ -7,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from constructions.network.precision import check_device
 from constructions.network.transformer import Transformer, check_tokens, to_float
-from constructions.run import fast, token_by_token
+from constructions.run import fast, sharded, token_by_token
 from constructions.run.fused import run_exact
 from constructions.run.lagged import ExactRunner
 
 
-def run(network: Transformer, tokens: Any) -> np.ndarray:
+def run(network: Transformer, tokens: Any, devices: int = 1) -> np.ndarray:
     """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1]."""
-    return evaluated(network, check_tokens(network, tokens))
+    given = check_tokens(network, tokens)
+    return evaluated(network, given) if devices == 1 else sharded.forward(network, given, devices)
 
 
 def runs_rounded(network: Transformer) -> bool:
@@ -26,8 +30,10 @@ def runs_rounded(network: Transformer) -> bool:
 def evaluated(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     """The same for finite tokens of any size, such as Gaussian ones: worst cases are certified on [−1, 1] only."""
     if network.dtype != "exact":
+        check_device(network.dtype)
         return token_by_token.forward(network, tokens)
     if runs_rounded(network):
+        check_device("float64")
         return fast.forward(network.map(lambda weights: to_float(weights, "float64")), tokens)
     if any(layer.attention.kind in ("nf", "tmx") for layer in network.layers):
         return ExactRunner(network).stream(tokens)[-1]

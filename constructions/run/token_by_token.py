@@ -27,7 +27,7 @@ import numpy as np
 
 from analyzer.errors import InputError, Refusal
 from analyzer.ranges import check_range
-from constructions.network.precision import HIGHEST, with_x64
+from constructions.network.precision import HIGHEST, check_device, with_x64
 from constructions.network.transformer import Attention, Layer, Transformer, check_relative, check_tokens
 from constructions.run import fast
 from constructions.run.reference import SCORED, as_outputs, embed, feed_forward
@@ -56,7 +56,7 @@ class HeadMemory:
 Memory = tuple[HeadMemory, ...]
 
 
-def _split(attention: Attention, constants: Constants) -> tuple[np.ndarray, np.ndarray]:
+def split(attention: Attention, constants: Constants) -> tuple[np.ndarray, np.ndarray]:
     """The heads that are scanned, and those that are summed tap by tap."""
     every = np.arange(len(attention.rpe))
     if "factor" in constants:
@@ -100,6 +100,7 @@ class TokenByToken:
         self.network = network
         self.constants = fast.network_constants(network, 1) if network.dtype != "exact" else ({},) * len(network.layers)
         check_streamed(network, self.constants)
+        check_device(network.dtype)
 
     def start(self, batch: int | None = None) -> Memory:
         """The memory before the first token, of one sequence or of a batch of them."""
@@ -107,7 +108,7 @@ class TokenByToken:
             check_range("batch", batch, 1, MAX_BATCH)
         shape = () if batch is None else (batch,)
         with with_x64(self.network.dtype):
-            return _beginning(self.network, self.constants, shape)
+            return beginning(self.network, self.constants, shape)
 
     def step(self, memory: Memory, token: Any) -> tuple[Memory, np.ndarray]:
         """The output at the next token (d,) or (batch, d), and the memory after it; the given one stays as it is."""
@@ -152,7 +153,7 @@ def forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
 def _by_blocks(network: Transformer, constants: tuple[Constants, ...], tokens: jax.Array, block: int) -> jax.Array:
     """Outputs (…, N, c) for tokens (…, N, d), N a multiple of the block."""
     parts = jnp.moveaxis(tokens.reshape(*tokens.shape[:-2], -1, block, tokens.shape[-1]), -3, 0)
-    found = jax.lax.scan(partial(_layers, network, constants), _beginning(network, constants, tokens.shape[:-2]), parts)[1]
+    found = jax.lax.scan(partial(_layers, network, constants), beginning(network, constants, tokens.shape[:-2]), parts)[1]
     return jnp.moveaxis(found, 0, -3).reshape(*tokens.shape[:-1], found.shape[-1])
 
 
@@ -171,7 +172,7 @@ def batch_of(memory: Memory) -> int | None:
     return int(shape[1]) if len(shape) == 4 else None
 
 
-def _beginning(network: Transformer, constants: tuple[Constants, ...], shape: tuple[int, ...]) -> Memory:
+def beginning(network: Transformer, constants: tuple[Constants, ...], shape: tuple[int, ...]) -> Memory:
     """The memory of all layers before the first token, for sequences of this shape."""
     past, found = jnp.asarray(network.bias), []
     for index, (layer, known) in enumerate(zip(network.layers, constants, strict=True)):
@@ -184,7 +185,7 @@ def _beginning(network: Transformer, constants: tuple[Constants, ...], shape: tu
 def _begun(attention: Attention, constants: Constants, past: jax.Array, shape: tuple[int, ...]) -> HeadMemory:
     """What a layer remembers of the constant past."""
     value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
-    scanned, tapped = _split(attention, constants)
+    scanned, tapped = split(attention, constants)
     mass = 0 if not len(scanned) else 1 - constants["ratio"][:, None] if "factor" in constants else constants["gain"][:, None]
     states = value[scanned] / mass if len(scanned) else value[scanned]
     kept = max(0, constants["taps"].shape[1] - 1) * attention.stride if len(tapped) else 0
@@ -206,19 +207,19 @@ def _layers(network: Transformer, constants: tuple[Constants, ...], memory: Memo
     x = embed(network, tokens)
     after = []
     for index, (layer, known, held) in enumerate(zip(network.layers, constants, memory, strict=True)):
-        held, x = _advance(layer, known, held, x, index == len(network.layers) - 1)
+        held, x = advance(layer, known, held, x, index == len(network.layers) - 1)
         after.append(held)
     return tuple(after), x
 
 
-def _advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Array, last: bool) -> tuple[HeadMemory, jax.Array]:
+def advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Array, last: bool) -> tuple[HeadMemory, jax.Array]:
     """One layer on x (…, N, D)."""
     attention = layer.attention
     values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
-    scanned, tapped = _split(attention, constants)
+    scanned, tapped = split(attention, constants)
     states, kept, parts = memory.states, memory.values, []
     if len(scanned):
-        states, found = _scanned(constants["ratio"][:, None], states, values[..., scanned, :])
+        states, found = scanned_states(constants["ratio"][:, None], states, values[..., scanned, :])
         plain = "factor" in constants or attention.kind == "tmx"
         parts.append(found if plain else constants["gain"][:, None] * found)
     if len(tapped):
@@ -235,7 +236,7 @@ def _advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Arra
     return HeadMemory(states, kept), change if last else attended + change
 
 
-def _scanned(ratio: Any, states: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def scanned_states(ratio: Any, states: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """S_t = z S_{t−c} + v_t along the first axis; `states` are the last c."""
 
     def step(held: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:

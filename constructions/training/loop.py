@@ -9,6 +9,9 @@ before its chunk is saved.
 An ensemble is several runs at once, `vmap`ped: the leaves of θ_0 (and of the tasks, if runs differ in their data) carry a leading axis. The
 members do not interact: each is the run it would be alone, up to the rounding of batched operations. What is trained has the type of
 its leaves, float32 unless the caller works inside `precision.with_x64`.
+
+On D devices every one has θ and the D-th part of each batch; the mean over the batch becomes a mean of means, and so do gradients. Keys and
+batches are the same as on one device, so the numbers are too, but for the order of these sums.
 """
 
 import time
@@ -21,8 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from analyzer.errors import InputError, Refusal
+from constructions.run.sharded import AXIS, mesh_of
 from constructions.training.checkpoint import Checkpoint
 from constructions.training.recipes import Stop
 
@@ -142,17 +147,19 @@ def fit(
     resume: Saved | None = None,
     store: Callable[[Saved], None] | None = None,
     stop: Stop | None = None,
+    devices: int = 1,
 ) -> Trained:
     """One run: `steps` updates of `parameters` on loss(parameters, batches(key)), or what is left of them after `resume`.
 
-    `store` is given the run after every chunk.
+    `store` is given the run after every chunk; `devices` share the rows of every batch.
     """
     learnt = (parameters, optimiser.init(parameters))
     if resume is not None:
         learnt, chunk = resume.learnt, resume.chunk
-    state = State(learnt, jax.random.key(seed), ())
+    mesh = shared_by(devices, lambda: batches(jax.random.key(seed)))
+    state = _everywhere(State(learnt, jax.random.key(seed), ()), mesh)
     hooks = Hooks(report, store, stop, np.zeros(0, np.float32) if resume is None else resume.history)
-    return _run(partial(_advance, BatchRule(loss, batches, optimiser.update)), state, steps, chunk, hooks)
+    return _run(partial(_advance, BatchRule(loss, batches, optimiser.update, mesh)), state, steps, chunk, hooks)
 
 
 # Many parameters: as `fit`, one seed and one task per member.
@@ -167,14 +174,33 @@ def fit_ensemble(
     tasks: Pytree | None = None,
     chunk: int | None = None,
     report: Report | None = None,
+    devices: int = 1,
 ) -> Trained:
     """One run per seed, all at once; leaves are stacked. With `tasks`, stacked too, member i draws batches(key, tasks[i])."""
     leading = {leaf.shape[:1] for leaf in jax.tree.leaves((parameters, tasks))}
     if leading != {(len(seeds),)}:
         raise InputError(f"an ensemble of {len(seeds)} seeds needs leaves with that leading axis, found {sorted(leading)}")
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    state = State((parameters, jax.vmap(optimiser.init)(parameters)), keys, () if tasks is None else (tasks,))
-    return _run(partial(_advance_all, BatchRule(loss, batches, optimiser.update)), state, steps, chunk, Hooks(report))
+    own = () if tasks is None else (tasks,)
+    mesh = shared_by(devices, lambda: batches(keys[0], *jax.tree.map(lambda leaf: leaf[0], own)))
+    state = _everywhere(State((parameters, jax.vmap(optimiser.init)(parameters)), keys, own), mesh)
+    return _run(partial(_advance_all, BatchRule(loss, batches, optimiser.update, mesh)), state, steps, chunk, Hooks(report))
+
+
+def shared_by(devices: int, batch: Callable[[], Pytree]) -> Mesh | None:
+    """The devices that share batches like this one, in a row; None for one device."""
+    if devices == 1:
+        return None
+    mesh, rows = mesh_of(devices), {leaf.shape[0] if leaf.ndim else 1 for leaf in jax.tree.leaves(jax.eval_shape(batch))}
+    uneven = sorted(count for count in rows if count % devices)
+    if uneven:
+        raise InputError(f"a batch of {uneven[0]} cannot be shared evenly by {devices} devices")
+    return mesh
+
+
+def _everywhere(tree: Pytree, mesh: Mesh | None) -> Pytree:
+    """Arrays that every device has."""
+    return tree if mesh is None else jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 class BatchRule(NamedTuple):
@@ -183,6 +209,7 @@ class BatchRule(NamedTuple):
     loss: Loss
     batches: Batches
     update: Callable[..., Any]
+    mesh: Mesh | None
 
 
 class State(NamedTuple):
@@ -240,6 +267,8 @@ def _steps(rule: BatchRule, count: int, state: State, first: jax.Array) -> tuple
     def step(learnt: tuple[Pytree, Pytree], index: jax.Array) -> tuple[tuple[Pytree, Pytree], jax.Array]:
         parameters, memory = learnt
         batch = rule.batches(jax.random.fold_in(state.key, index), *state.task)
+        if rule.mesh is not None:
+            batch = jax.lax.with_sharding_constraint(batch, NamedSharding(rule.mesh, PartitionSpec(AXIS)))
         value, gradient = jax.value_and_grad(rule.loss)(parameters, batch)
         updates, memory = rule.update(gradient, memory, parameters)
         return (optax.apply_updates(parameters, updates), memory), value

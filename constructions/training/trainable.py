@@ -25,7 +25,7 @@ import optax
 from analyzer.errors import InputError, Refusal
 from analyzer.targets.decisions import decision_of, values_of
 from analyzer.targets.protocol import ArrayMap, Target, TokenTarget, memories_of
-from constructions.network.precision import MANTISSA, with_x64
+from constructions.network.precision import MANTISSA, check_device, with_x64
 from constructions.network.transformer import Attention, FeedForward, Layer, Transformer, check_plain, to_float
 from constructions.run import blocked
 from constructions.run.reference import SCORED, stream
@@ -301,8 +301,10 @@ def train(
     report: Report | None = None,
     resume: Saved | None = None,
     store: Callable[[Saved], None] | None = None,
+    devices: int = 1,
 ) -> tuple[Transformer, Trained]:
-    """The trained network, in the type of the one given, and the run."""
+    """The trained network, in the type of the one given, and the run; `devices` share every batch."""
+    check_device(network.dtype)
     if network.dim != target.dim:
         raise InputError(f"the network reads tokens of dimension {network.dim}, the target has {target.dim}")
     if network.outputs > 1:
@@ -322,6 +324,7 @@ def train(
             resume=resume,
             store=store,
             stop=recipe.stop,
+            devices=devices,
         )
         found = to_network(trained.parameters).map(np.asarray)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found)):

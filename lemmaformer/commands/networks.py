@@ -43,13 +43,19 @@ def verify(what: Path, margin: bool, seconds: float | None, figure: Path | None,
 @click.option("--input", "source", type=NEW, required=True, help="Tokens, .npy: (N,), (N, d) or (batch, N, d).")
 @click.option("--output", "destination", type=NEW, required=True, help="Outputs, .npy: (N,) or (batch, N); (…, c) if several.")
 @click.option("--force", is_flag=True, help="Replace the output file, if it exists.")
+@click.option(
+    "--devices", type=int, default=1, metavar="N", show_default=True, help="Devices of JAX that share the sequences, or a long one."
+)
 @place("figure", "The residual stream on the first sequence, .pdf, .svg or .png.")
 @answers
-def run(folder: Path, source: Path, destination: Path, force: bool, figure: Path | None) -> Answer:
-    """Evaluate a bundle's network on an array of tokens, with the pass that its certificate covers."""
+def run(folder: Path, source: Path, destination: Path, force: bool, devices: int, figure: Path | None) -> Answer:
+    """Evaluate a bundle's network on an array of tokens, with the pass that its certificate covers.
+
+    Fewer sequences than devices are cut along their length; what that adds is certified by `verify --section`.
+    """
     from lemmaformer import files
 
-    return files.run_file(folder, source, destination, overwrite=force, figure=figure)
+    return files.run_file(folder, source, destination, overwrite=force, figure=figure, devices=devices)
 
 
 @click.command("break", epilog="Example: lemmaformer break net --weight output --head 2 --by 1e-3 --out net2  (4 seconds)")

@@ -93,12 +93,14 @@ class Evaluation:
     not_finite: int
     outside_alphabet: int | None
     beyond_length: int | None
+    section: int | None = None
+    """Tokens of a section, where devices shared arrays."""
 
     def as_dict(self) -> Plain:
         """Plain data, for JSON."""
         data: Plain = {"shape": list(self.outputs.shape), "dtype": self.dtype, "seconds": self.seconds}
         counts = {"not_finite": self.not_finite or None, "outside_alphabet": self.outside_alphabet, "beyond_length": self.beyond_length}
-        return data | {name: count for name, count in counts.items() if count is not None}
+        return data | {name: count for name, count in {**counts, "section": self.section}.items() if count is not None}
 
     def remarks(self) -> list[str]:
         """What is not covered, in words."""
@@ -111,6 +113,9 @@ class Evaluation:
             )
         if self.beyond_length:
             found.append(f"the certificate counts the rounding of shorter sequences than these of {self.beyond_length} tokens")
+        if self.section:
+            counted = f"the certificate with section={self.section} counts their rounding"
+            found.append(f"states were passed from device to device every {self.section} tokens; {counted}")
         return found
 
     def _repr_html_(self) -> str | None:

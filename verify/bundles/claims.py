@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.options import choices_of
 from analyzer.statements.citations import own_citations
 from analyzer.statements.registry import THEOREMS
@@ -17,8 +17,10 @@ from analyzer.targets.tokens import TOKEN_LAWS
 from analyzer.theorems import jl_4_2, jl_points, thm_3_1, thm_5_1
 from constructions.files.bundle import Bundle
 from constructions.network.transformer import Transformer, check_relative
+from constructions.run.sharded import check_cut
 from constructions.theorems.construction import Construction
 from verify.chain.certificate import Certificate, StrangeWeights, Verdict
+from verify.chain.rounding import passing
 from verify.layers.dp_free import NOT_COUNTED
 from verify.layers.margin import certified_margin
 from verify.theorems.mean_square import NORM as MEAN_SQUARE
@@ -48,6 +50,24 @@ def verify_bundle(
     return with_margin(bundle.network, target_of(bundle.card), found, trained_length(bundle.card)) if margin else found
 
 
+def verify_in_sections(bundle: Bundle, section: int, effort: Effort = USUAL) -> Certificate:
+    """The certificate on arrays that several devices share, cut into sections of so many tokens or more (`constructions.run.sharded`).
+
+    Every bound of a scan has what passing its states on costs (`verify.chain.rounding`). The card speaks of one device, so its claims are
+    held against the certificate there.
+    """
+    if built_norm(bundle.card) == MEAN_SQUARE:
+        raise Refusal("certificates in mean square are those of one device", {"norm": "sup"})
+    steps = section // check_cut(bundle.network)
+    if steps < 1:
+        raise InputError(f"section is {section}; no head with a stride takes a step in so few tokens")
+    alone = _verified(bundle, effort)
+    with passing(steps):
+        found = _verified(bundle, effort, claims=False)
+    faults = (*found.faults, *(fault for fault in alone.faults if fault not in found.faults))
+    return replace(found, faults=faults, seconds=alone.seconds + found.seconds, details={**found.details, "section": section})
+
+
 def with_margin(network: Transformer, target: Target, certificate: Certificate, length: int | None = None) -> Certificate:
     """A certificate with the margin of the network's decisions: they follow from its error only where roundings are counted in that."""
     start = time.perf_counter()
@@ -56,9 +76,10 @@ def with_margin(network: Transformer, target: Target, certificate: Certificate, 
     return replace(certificate, margin=found, seconds=certificate.seconds + time.perf_counter() - start)
 
 
-def _verified(bundle: Bundle, effort: Effort) -> Certificate:
+def _verified(bundle: Bundle, effort: Effort, claims: bool = True) -> Certificate:
+    """The chain in the worst case; with `claims` what the card says is held against it."""
     if bundle.card.get("origin") in ORIGINS:
-        return _verify_learnt(bundle, effort)
+        return _verify_learnt(bundle, effort, claims)
     card, (theorem, target) = bundle.card, _claimed(bundle)
     if built_norm(card) == MEAN_SQUARE:  # no theorem speaks of its worst case
         return verify_learnt(bundle.network, target, effort=effort)
@@ -66,7 +87,7 @@ def _verified(bundle: Bundle, effort: Effort) -> Certificate:
         certificate: Certificate = theorem.verified_by()(bundle.network, target, card["bank"], card["ffn"])
     except StrangeWeights as error:  # the card claims that these weights are the theorem's, and they are not
         return strange(bundle.network, theorem.id, str(error))
-    return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate)))
+    return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate))) if claims else certificate
 
 
 def _verified_in_mean_square(bundle: Bundle, tokens: str) -> Certificate:
@@ -160,7 +181,7 @@ def _allowed(theorem: Theorem, key: str, target: Any) -> tuple[str, ...]:
     return choices_of(options, known[0])
 
 
-def _verify_learnt(bundle: Bundle, effort: Effort) -> Certificate:
+def _verify_learnt(bundle: Bundle, effort: Effort, claims: bool) -> Certificate:
     """The chain of trained or imported weights. An imported card has no chain: nobody has claimed anything yet."""
     card = bundle.card
     certificate = verify_learnt(bundle.network, target_of(card), trained_length(card), effort=effort)
@@ -168,10 +189,10 @@ def _verify_learnt(bundle: Bundle, effort: Effort) -> Certificate:
         return replace(certificate, faults=(f"the card claims sizes {_shown(card.get('sizes'))}, the weights have {certificate.sizes}",))
     if card.get("theorem") is not None:
         return replace(certificate, faults=(f"the card names theorem {_shown(card['theorem'])}, but no theorem built these weights",))
-    if card["origin"] == "imported" and "chain" not in card:
+    if not claims or (card["origin"] == "imported" and "chain" not in card):
         return certificate
-    claims = {**card, "theorem": card.get("certificate")}
-    return replace(certificate, faults=certificate.faults + tuple(_false_claims(claims, certificate)))
+    claimed = {**card, "theorem": card.get("certificate")}
+    return replace(certificate, faults=certificate.faults + tuple(_false_claims(claimed, certificate)))
 
 
 def _shown(value: Any) -> str:

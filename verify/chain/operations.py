@@ -164,18 +164,6 @@ class JaxOperations:
         return self._run(_INDEX, a)
 
 
-def missing(dtype: str) -> str | None:
-    """Why numbers of a type cannot be computed here; None if they can: 1 + 2u is a number of the type, and comes out as one."""
-    one, more = np.ones(1, dtype), np.full(1, np.finfo(dtype).eps, dtype)
-    try:
-        found = JaxOperations(dtype).add(one, more)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError) as problem:
-        return f"{type(problem).__name__}: {' '.join(str(problem).split())[:120]}"
-    if found.dtype != np.dtype(dtype):
-        return f"sums of {dtype} come back as {found.dtype}"
-    return None if found[0] > 1 else f"1 + {float(more[0]):.3g} is 1: numbers of the type {dtype} are stored, but sums have fewer bits"
-
-
 def device() -> dict[str, str]:
     """The device that JAX would use."""
     found = jax.devices()[0]

@@ -13,6 +13,17 @@ A scan state S ← zS + v has, with E its error,
 
     E (1 − z(1+u)²) ≤ err(v) + ((1+u)² − 1) z |S| + u (|v| + err(v)) + 2η(1 + |S|),     |S| ≤ |v|/(1−z).
 
+On several devices (`constructions.run.sharded`) the states at the cuts of an array, n steps apart, are computed otherwise: S' = ZS + F with
+|Z − x| ≤ ux + η for x = zⁿ, and F the n steps scanned from 0. Those have errors below E(1−x) with the E above, as (z(1+u)²)ⁿ ≥ x, and
+|F| ≤ (1−x)|S|. A product, a sum and the constant give three factors 1+u, so with r = (1+u)³ the error E' at the cuts obeys
+
+    E' (1 − rx − 2η) ≤ (r−1) x |S| + (1−x)(E + u(|S| + E)) + 4η(1 + |S|),
+
+about E + u|S|(1 + 3x/(1−x)): since E ≥ u|S|(1+z)/(1−z), less than twice E where x is small, and hardly more than E for slow heads. The
+right-hand side over 1 − rx − 2η grows with x (its derivative has the sign of (r−1)(|S| + E + u(|S| + E)) + … > 0), so what is
+certified for n steps holds for longer sections. After a cut the recurrence goes on, and its error falls towards E. It is counted inside
+`passing(n)`.
+
 Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s − max â + θ_s}, where |θ_s| ≤ λ collects the errors of
 the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
 are tanh(λ/2) apart in total variation, so the mean moves by at most tanh(λ/2) times the spread of the values; the sums and the
@@ -21,7 +32,9 @@ quotient that are formed with the ŵ_s add (1+u)(1+γ_N)/(1−γ_N) − 1 of the
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
@@ -35,6 +48,18 @@ from constructions.network.precision import SMALLEST
 from constructions.network.transformer import Attention, FeedForward, Transformer, to_exact
 from constructions.run.fused import FusedLayer
 from constructions.run.lagged import LaggedLayer
+
+_PASSED: ContextVar[int | None] = ContextVar("passed", default=None)
+
+
+@contextmanager
+def passing(steps: int) -> Iterator[None]:
+    """Within this context scans are those of arrays that are cut, and their states passed on, after at least so many steps each."""
+    token = _PASSED.set(steps)
+    try:
+        yield
+    finally:
+        _PASSED.reset(token)
 
 
 @dataclass(frozen=True)
@@ -88,19 +113,39 @@ class Arithmetic:
         error = f * value.error
         return self.checked(Rounded(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
+    def state(self, z: arb, value: Rounded) -> Rounded:
+        """Every state of S ← zS + v, from 0 or from a start that is as near to the exact one as the fixed point of the errors."""
+        growth = (1 + self.unit) ** 2
+        size = value.magnitude / (1 - z)
+        fresh = value.error + (growth - 1) * z * size + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + size)
+        if not z * growth < 1:
+            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
+        return Rounded(size, fresh / (1 - z * growth))
+
     def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None) -> Rounded:
         """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
         z, g = arb(ratio), arb(gain)
-        growth = (1 + self.unit) ** 2
-        state = value.magnitude / (1 - z)
-        fresh = value.error + (growth - 1) * z * state + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + state)
-        if not z * growth < 1:
-            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
-        error = fresh / (1 - z * growth)
+        scanned, steps = self.state(z, value), _PASSED.get()
+        state, error = scanned.magnitude, scanned.error
         if past is not None:  # E only falls from a start that is off by more than the fixed point
             error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)
+        if steps is not None:
+            error = error.max(self.passed(z**steps, scanned))
         self.checked(Rounded(state, error))
         return self.checked(Rounded(g * state, g * error + self.unit * g * (state + error) + self.tiny))
+
+    def passed(self, power: arb, state: Rounded) -> arb:
+        """Error of states S' = ZS + F at the cuts of an array: `power` is zⁿ, `state` bounds every S, and how far a scan is from it."""
+        factors = (1 + self.unit) ** 3
+        kept = factors * power + 2 * self.tiny
+        if not kept < 1:
+            raise Refusal(
+                f"a lin head keeps all but {upper(1 - power):.3g} of its state from cut to cut, less than {self.dtype} rounds",
+                *finer(self.dtype),
+            )
+        own = state.error + self.unit * (state.magnitude + state.error)
+        fresh = (factors - 1) * power * state.magnitude + (1 - power) * own + 4 * self.tiny * (1 + state.magnitude)
+        return fresh / (1 - kept)
 
     def inner(self, left: Sequence[Rounded], right: Sequence[Rounded], magnitude: arb) -> Rounded:
         """A dot product of two computed vectors; `magnitude` bounds its exact value."""
