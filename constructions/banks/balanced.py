@@ -31,13 +31,12 @@ from analyzer.lemmas.extraction import Rpe, golden
 from analyzer.limits.budgeted_error import FAMILIES, Dual, PricedBank, RpeSet, extraction_error, transform_samples, working_bits
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, working_precision
 from constructions.banks.head_banks import HeadBank
+from constructions.banks.priced_fit import BalancedSolution, Programme, doubles, factors
 
 DENSE = 24
 """Places written out one by one: this many and four times the lag, so that every block starts well behind the lag."""
 BLOCK = 24
 """Blocks have length e/BLOCK at edge e: kernels turn on a logarithmic scale, and a block should not hold two turns."""
-DEPENDENT = 2.0**-20
-"""Columns within this share of their price of the span of the others are left out: a unit of κ along them costs a million."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
 MAX_ROUNDS = 32
@@ -116,165 +115,10 @@ def rows_for(lag: int, top: int, first: int, linear: bool) -> Rows:
     return Rows(tuple(edges))
 
 
-@dataclass(frozen=True)
-class BalancedSolution:
-    """A solved programme: weights of the columns, values δ of the rows, and the programme's value."""
-
-    weights: list[arb]
-    dual: list[arb]
-    value: arb
-
-
-class Programme:
-    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K."""
-
-    def __init__(self, columns: Sequence[Sequence[arb]], goal: Sequence[arb], prices: Sequence[arb]) -> None:
-        self.rows, self.count = len(goal), len(columns)
-        self.matrix = arb_mat(self.rows, self.count, [columns[j][i].mid() for i in range(self.rows) for j in range(self.count)])
-        self.goal, self.prices = arb_mat(self.rows, 1, list(goal)), list(prices)
-
-    @cached_property
-    def inverse(self) -> arb_mat:
-        """R^{−1} of K = QR."""
-        gram = (self.matrix.transpose() * self.matrix).mid().table()
-        lower: list[list[arb]] = []
-        for j in range(self.count):
-            row: list[arb] = []
-            for i in range(j):
-                row.append(((gram[j][i] - sum((a * b for a, b in zip(row, lower[i], strict=False)), arb(0))) / lower[i][i]).mid())
-            rest = (gram[j][j] - sum((a * a for a in row), arb(0))).mid()
-            row.append(rest.sqrt().mid())
-            lower.append(row)
-        entries = [lower[j][i] if j >= i else arb(0) for i in range(self.count) for j in range(self.count)]
-        return arb_mat(self.count, self.count, entries).inv().mid()
-
-    def solve(self, refinements: int = 6) -> BalancedSolution:
-        """The optimum, from doubles refined and then solved at the active rows and columns."""
-        inverse = self.inverse
-        orthogonal = (self.matrix * inverse).mid()
-        priced = arb_mat(
-            self.count, self.count, [inverse[i, j] * self.prices[i] for i in range(self.count) for j in range(self.count)]
-        ).mid()
-        table = np.vstack([_doubles(orthogonal), _doubles(priced)])
-        point = arb_mat(self.count, 1, [arb(0)] * self.count)
-        best: tuple[arb, arb_mat, np.ndarray] | None = None
-        scale = arb(1)
-        for _ in range(refinements):
-            left = [*_entries((self.goal - orthogonal * point).mid()), *_entries((priced * point).mid())]
-            left[self.rows :] = [-v for v in left[self.rows :]]
-            value = sum((abs(v) for v in left), arb(0)).mid()
-            if best is not None and value > best[0] * arb(0.999):
-                break
-            multipliers, step = _linear_programme(table, np.array([float(v / scale) for v in left]))
-            if best is None or value < best[0]:
-                best = (value, point, multipliers)
-            point = (point + arb_mat(self.count, 1, [arb(float(v)) * scale for v in step])).mid()
-            left_value = self._value(orthogonal, priced, point)
-            scale = left_value if left_value > 0 else arb(1)
-        return self._vertex(multipliers, (inverse * point).mid())
-
-    def _value(self, orthogonal: arb_mat, priced: arb_mat, point: arb_mat) -> arb:
-        rest = _entries((self.goal - orthogonal * point).mid()) + _entries((priced * point).mid())
-        return sum((abs(v) for v in rest), arb(0)).mid()
-
-    def _vertex(self, multipliers: np.ndarray, weights: arb_mat) -> BalancedSolution:
-        """Weights and dual values of the basis that the multipliers show: rows with |δ| < 1 are met, columns at their price used."""
-        inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1 - BINDING]
-        used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) > 1 - BINDING]
-        dual = [arb(float(v)) for v in multipliers[: self.rows]]
-        values = _entries(weights)
-        if len(inner) == len(used):
-            square = arb_mat(len(inner), len(used), [self.matrix[i, k] for i in inner for k in used])
-            try:
-                exact = square.solve(arb_mat(len(inner), 1, [self.goal[i, 0] for i in inner]))
-                fixed = {i: arb(round(float(multipliers[i]))) for i in range(self.rows) if i not in set(inner)}
-                right = []
-                for k in used:
-                    price = -self.prices[k] * arb(round(float(multipliers[self.rows + k])))
-                    right.append(price - sum((self.matrix[i, k] * d for i, d in fixed.items()), arb(0)))
-                solved = square.transpose().solve(arb_mat(len(used), 1, right))
-            except ZeroDivisionError:
-                return BalancedSolution(values, dual, self.objective(values))
-            candidate = [arb(0)] * self.count
-            for place, k in enumerate(used):
-                candidate[k] = exact[place, 0].mid()
-            corner = [fixed.get(i, arb(0)) for i in range(self.rows)]
-            for place, i in enumerate(inner):
-                corner[i] = solved[place, 0].mid()
-            if max(abs(float(v)) for v in corner) < 1 + 1e-3:
-                dual = corner
-            if self.objective(candidate) < self.objective(values) * arb(1.001):
-                values = candidate
-        return BalancedSolution(values, dual, self.objective(values))
-
-    def objective(self, weights: Sequence[arb]) -> arb:
-        """The value of the programme at given weights."""
-        rest = self.goal - self.matrix * arb_mat(self.count, 1, list(weights))
-        price = sum((p * abs(a) for p, a in zip(self.prices, weights, strict=True)), arb(0))
-        return (sum((abs(v) for v in _entries(rest)), arb(0)) + price).mid()
-
-
-BINDING = 1e-7
-"""Multipliers within this of ±1 count as ±1; the solver works to 1e-10."""
-
-
-def _entries(column: arb_mat) -> list[arb]:
-    return [column[i, 0] for i in range(column.nrows())]
-
-
-def _doubles(matrix: arb_mat) -> np.ndarray:
-    return np.array([[float(v) for v in row] for row in matrix.table()])
-
-
-def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
-    from scipy.optimize import linprog  # not loaded where a shipped certificate answers
-
-    zeros = np.zeros(table.shape[1])
-    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
-        tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        for presolve in (True, False):
-            options = {**tolerances, "presolve": presolve}
-            found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
-            if found.status == 0 and found.x is not None:
-                return found.x, -found.eqlin.marginals
-    raise Refusal("the linear programme of a balanced bank was not solved; try another number of bits")
-
-
-def independent(columns: Sequence[Sequence[arb]], least: Sequence[arb]) -> list[int]:
-    """Columns whose distance from the span of those before exceeds their `least`, the largest multiples of it first.
-
-    A pivoted Cholesky factorisation of the Gram matrix.
-    """
-    count, rows = len(columns), len(columns[0])
-    matrix = arb_mat(rows, count, [columns[j][i].mid() for i in range(rows) for j in range(count)])
-    gram = (matrix.transpose() * matrix).mid().table()
-    distance = [gram[j][j] for j in range(count)]
-    chosen: list[int] = []
-    factors: list[dict[int, arb]] = []
-    open_columns = set(range(count))
-    while True:
-        open_columns = {j for j in open_columns if distance[j] > least[j] * least[j]}
-        if not open_columns:
-            return chosen
-        pivot = max(open_columns, key=lambda j: float((distance[j] / least[j] ** 2).log()))
-        root = distance[pivot].sqrt().mid()
-        factor = {}
-        for j in open_columns:
-            inner = gram[pivot][j] - sum((f[pivot] * f[j] for f in factors), arb(0))
-            factor[j] = (inner / root).mid()
-            distance[j] = (distance[j] - factor[j] * factor[j]).mid()
-        factors.append(factor)
-        chosen.append(pivot)
-        open_columns.discard(pivot)
-
-
 def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], BalancedSolution]:
     """(heads that are independent of each other, the programme's solution for them)."""
-    columns = [rows.column(head) for head in heads]
     prices = [price(head) + rows.beyond(head) for head in heads]
-    kept = independent(columns, [p * DEPENDENT for p in prices])
-    return [heads[k] for k in kept], Programme([columns[k] for k in kept], goal, [prices[k] for k in kept]).solve()
+    return heads, Programme([rows.column(head) for head in heads], goal, prices).solve()
 
 
 class Balance:
@@ -356,7 +200,9 @@ class Balance:
             heads, solution = solve(finite, goal, heads, self._price)
             if solution.value > 1 - 1e-6:
                 return nothing
-            heads, solution = solve(finite, goal, _without_trifles(heads, solution), self._price)
+            kept = _without_trifles(heads, solution)
+            if len(kept) < len(heads):
+                heads, solution = solve(finite, goal, kept, self._price)
             depth = self.bits + STORED + 16
             stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
             residual = stored.pop(RESIDUAL, fmpq(0))
