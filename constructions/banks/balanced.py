@@ -39,6 +39,8 @@ BLOCK = 24
 """Blocks have length e/BLOCK at edge e: kernels turn on a logarithmic scale, and a block should not hold two turns."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
+IDLE = 0.8
+"""Decays with |F| below this share of u are not near a peak, and leave the programme."""
 MAX_ROUNDS = 32
 
 
@@ -172,16 +174,20 @@ class Balance:
             rows = self.rows(lag)
             goal = [arb(int(e == lag)) for e in rows.edges]
             heads = list(dict.fromkeys([*(self._heads or ()), *self.limits, *self.coarse]))
+            programme = Programme([rows.column(head) for head in heads], goal, [self._price(head) for head in heads])
             for _ in range(MAX_ROUNDS):
-                heads, solution = solve(rows, goal, heads, self._price)
+                solution = programme.solve()
                 if solution.value > 1 - 1e-6:
                     return
                 dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual)).merged()
                 self._heads = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
-                fresh = [head for family in FAMILIES[self.rpe] for head in _peaks(dual, family, self.unit)]
+                found = (head for family in FAMILIES[self.rpe] for head in _peaks(dual, family, self.unit))
+                fresh = [head for head in dict.fromkeys(found) if head not in heads]
                 if not fresh:
                     break
-                heads = [*self._heads, *fresh]
+                idle = set(np.flatnonzero(np.abs(solution.reduced) < IDLE).tolist())
+                stay = programme.exchange(idle, [rows.column(head) for head in fresh], [self._price(head) for head in fresh])
+                heads = [*(heads[k] for k in stay), *fresh]
             self._duals[lag] = dual
 
     def bank(self, lag: int, decay_bits: int) -> PricedBank:
@@ -297,8 +303,7 @@ def orthogonal_guess(heads: Sequence[tuple[str, fmpq]], lag: int) -> tuple[list[
         rows = Rows(tuple(range(1, places + 2)))
         columns = [rows.column(Head(rpe, p))[:places] for rpe, p in heads]
         matrix = arb_mat(places, len(heads), [columns[j][i].mid() for i in range(places) for j in range(len(heads))])
-        programme = Programme(columns, [arb(0)] * places, [arb(1)] * len(heads))
-        orthogonal = _doubles((matrix * programme.inverse).mid())
+        orthogonal = doubles(factors(matrix, [2.0**-200] * len(heads)).orthogonal)
     bound = np.hstack([orthogonal.T, np.zeros((len(heads), 1))])
     box = np.vstack([np.hstack([sign * np.eye(places), -np.ones((places, 1))]) for sign in (1, -1)])
     box[[lag - 1, places + lag - 1], -1] = 0

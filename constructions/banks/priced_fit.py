@@ -18,8 +18,7 @@ Nothing here is trusted: what is made of the weights and the dual values is cert
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import arb, arb_mat
@@ -31,8 +30,6 @@ DEPENDENT = 2.0**-20
 RESOLVED = 2.0**-20
 """A block of the factorisation has columns that are this independent of each other at least, relative to the first of them: doubles, which
 choose them, resolve far more."""
-BINDING = 1e-12
-"""Multipliers within this of ±1 count as ±1: a simplex method leaves those that bind at their bounds, up to what its scaling rounds."""
 AGREE = 1e-9
 """Relative difference of the primal and the dual value of a vertex that is taken for the optimum."""
 REFINEMENTS = 6
@@ -40,20 +37,28 @@ REFINEMENTS = 6
 
 @dataclass(frozen=True)
 class BalancedSolution:
-    """A solved programme: weights of the columns, values δ of the rows, and the programme's value."""
+    """A solved programme: weights of the columns, values δ of the rows, the programme's value, and (Kᵀδ)_h/π_h in doubles."""
 
     weights: list[arb]
     dual: list[arb]
     value: arb
+    reduced: np.ndarray
 
 
 @dataclass(frozen=True)
 class Factors:
-    """K = QR up to columns shorter than what was asked for: Q orthonormal, the columns of the basis independent."""
+    """Q, orthonormal, and R_B^{−1} of a basis B of the columns of K: K = QR up to columns shorter than what was asked for."""
 
     basis: list[int]
     orthogonal: arb_mat
-    triangular: arb_mat
+    inverse: arb_mat
+
+    def describe(self, columns: arb_mat, least: Sequence[float]) -> arb_mat | None:
+        """C with K_o = K_B C for further columns; None if one of them has more than `least` beyond the basis."""
+        share = (self.orthogonal.transpose() * columns).mid()
+        rest = doubles((columns - self.orthogonal * share).mid())
+        beyond = np.sqrt(np.einsum("ij,ij->j", rest, rest)) > np.array(least)
+        return None if beyond.any() else (self.inverse * share).mid()
 
 
 def factors(matrix: arb_mat, least: Sequence[float]) -> Factors:
@@ -63,25 +68,26 @@ def factors(matrix: arb_mat, least: Sequence[float]) -> Factors:
     doubles resolve well are made orthonormal in multi-precision, and all columns lose their part along them. Within a block lengths fall by
     at most 1/RESOLVED, so the blocks are few and nearly all work is done by products of matrices.
     """
-    count = matrix.ncols()
+    limits, rest, left = np.array(least), matrix, list(range(matrix.ncols()))
     basis: list[int] = []
-    parts: list[arb_mat] = []
-    shares: list[arb_mat] = []
-    limits, rest = np.array(least), matrix
-    while True:
-        table, scale = scaled_doubles(rest)
-        table = table / limits
-        lengths = np.linalg.norm(table, axis=0) * scale
-        if not np.any(lengths > 1):
+    blocks: list[arb_mat] = []
+    while left:
+        table = doubles(rest) / limits[left]
+        lengths = np.sqrt(np.einsum("ij,ij->j", table, table))
+        if not lengths.max() > 1:
             break
-        chosen = pivots(table, max(RESOLVED * float(lengths.max()) / scale, 1 / scale))
+        scale = float(lengths.max())
+        chosen = pivots(table / scale, max(RESOLVED, 1 / scale))
         block = orthonormal(submatrix(rest, chosen))
-        share = (block.transpose() * rest).mid()
-        rest = (rest - block * share).mid()
-        basis += chosen
-        parts.append(block)
-        shares.append(share)
-    return Factors(basis, _beside(parts, matrix.nrows()), _below(shares, count))
+        basis += [left[k] for k in chosen]
+        blocks.append(block)
+        kept = [k for k in np.flatnonzero(lengths > 1).tolist() if k not in set(chosen)]
+        left = [left[k] for k in kept]
+        rest = submatrix(rest, kept)
+        rest = (rest - block * (block.transpose() * rest)).mid()
+    tables = [block.tolist() for block in blocks]
+    orthogonal = arb_mat([[v for table in tables for v in table[i]] for i in range(matrix.nrows())])
+    return Factors(basis, orthogonal, (orthogonal.transpose() * submatrix(matrix, basis)).mid().inv().mid())
 
 
 def pivots(table: np.ndarray, least: float) -> list[int]:
@@ -101,13 +107,6 @@ def pivots(table: np.ndarray, least: float) -> list[int]:
         rest -= direction[:, None] * np.einsum("i,ij->j", direction, rest)
         chosen.append(pivot)
     return chosen
-
-
-def scaled_doubles(matrix: arb_mat) -> tuple[np.ndarray, float]:
-    """(doubles of matrix/scale, scale) with a power of two that keeps what is small from vanishing."""
-    table = doubles(matrix)
-    largest = float(np.abs(table).max(initial=0.0))
-    return (table, 1.0) if largest == 0 else (table / largest, largest)
 
 
 def submatrix(matrix: arb_mat, columns: Sequence[int]) -> arb_mat:
@@ -131,51 +130,63 @@ def orthonormal(columns: arb_mat) -> arb_mat:
     return (columns * factor.inv().mid().transpose()).mid()
 
 
-def _beside(parts: Sequence[arb_mat], rows: int) -> arb_mat:
-    tables = [part.tolist() for part in parts]
-    return arb_mat([[v for table in tables for v in table[i]] for i in range(rows)]) if parts else arb_mat(rows, 0)
-
-
-def _below(parts: Sequence[arb_mat], columns: int) -> arb_mat:
-    rows = [row for part in parts for row in part.tolist()]
-    return arb_mat(rows) if rows else arb_mat(0, columns)
-
-
 class Programme:
-    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K."""
+    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K, some of which may be exchanged for others."""
 
     def __init__(self, columns: Sequence[Sequence[arb]], goal: Sequence[arb], prices: Sequence[arb]) -> None:
-        self.rows, self.count = len(goal), len(columns)
-        self.matrix = arb_mat([list(row) for row in zip(*columns, strict=True)]).mid()
-        self.goal, self.prices = arb_mat(self.rows, 1, list(goal)), list(prices)
+        self.rows, self.goal = len(goal), arb_mat(len(goal), 1, list(goal))
+        self.matrix, self.prices = _beside(columns), list(prices)
+        self._factor()
 
-    @cached_property
-    def factored(self) -> Factors:
-        return factors(self.matrix, [DEPENDENT * float(price) for price in self.prices])
+    @property
+    def count(self) -> int:
+        return len(self.prices)
+
+    def _least(self) -> list[float]:
+        return [DEPENDENT * float(price) for price in self.prices]
+
+    def _factor(self) -> None:
+        """A basis of all columns, and the others by it."""
+        self.factors = factors(self.matrix, self._least())
+        basis = set(self.factors.basis)
+        self.others = [k for k in range(self.count) if k not in basis]
+        rest = submatrix(self.matrix, self.others)
+        self.described = (self.factors.inverse * (self.factors.orthogonal.transpose() * rest)).mid()
+
+    def exchange(self, idle: set[int], columns: Sequence[Sequence[arb]], prices: Sequence[arb]) -> list[int]:
+        """Further columns for idle ones; which of the old columns stay, in the order that they have from now on.
+
+        What is new is described by the basis that is there, whose columns stay, or there is a new basis for all.
+        """
+        stay = [k for k in range(self.count) if k not in idle or k in set(self.factors.basis)]
+        place = {k: i for i, k in enumerate(stay)}
+        kept = [i for i, k in enumerate(self.others) if k in place]
+        fresh = _beside(columns)
+        self.matrix = _joined(submatrix(self.matrix, stay), fresh)
+        self.prices = [*(self.prices[k] for k in stay), *prices]
+        described = self.factors.describe(fresh, self._least()[len(stay) :])
+        if described is None:
+            self._factor()
+            return stay
+        self.factors = replace(self.factors, basis=[place[k] for k in self.factors.basis])
+        self.described = _joined(submatrix(self.described, kept), described)
+        self.others = [*(place[self.others[i]] for i in kept), *range(len(stay), self.count)]
+        return stay
 
     def solve(self) -> BalancedSolution:
         """The optimum, from doubles that show its active rows and columns; refined where these do not settle it."""
-        basis = self.factored.basis
-        if not basis:
-            return self._at([arb(0)] * self.count, [arb(0)] * self.rows)
-        others = [k for k in range(self.count) if k not in set(basis)]
-        inverse = submatrix(self.factored.triangular, basis).inv().mid()
-        described = (inverse * submatrix(self.factored.triangular, others)).mid() if others else arb_mat(len(basis), 0)
-        table = self._table(inverse, described, basis, others)
-        left, scale, best = self.goal, arb(1), self._at([arb(0)] * self.count, [arb(0)] * self.rows)
-        point = np.zeros(0)
-        weights = [arb(0)] * self.count
+        table, order = self._table(), np.argsort([*self.factors.basis, *self.others])
+        weights, nothing = [arb(0)] * self.count, [arb(0)] * self.rows
+        left, scale, best = self.goal, arb(1), self._at(weights, nothing, np.zeros(self.count))
         for _ in range(REFINEMENTS):
-            goals = [*_entries(left), *(-self.prices[k] * weights[k] for k in (*basis, *others))]
-            multipliers, point = _linear_programme(table, np.array([float(v / scale) for v in goals]))
-            order = np.argsort([*basis, *others])
+            paid = (-self.prices[k] * weights[k] for k in (*self.factors.basis, *self.others))
+            multipliers, point = _linear_programme(table, np.array([float(v / scale) for v in (*left.entries(), *paid)]))
             active = np.concatenate([multipliers[: self.rows], multipliers[self.rows :][order]])
             found = self._vertex(active)
             if found is not None:
                 return found
-            step = self._weights(point, inverse, described, basis, others)
-            weights = [(a + scale * b).mid() for a, b in zip(weights, step, strict=True)]
-            reached = self._at(weights, [arb(float(v)) for v in active[: self.rows]])
+            weights = [(a + scale * b).mid() for a, b in zip(weights, self._weights(point), strict=True)]
+            reached = self._at(weights, [arb(float(v)) for v in active[: self.rows]], active[self.rows :])
             settled = reached.value > best.value * arb(0.999)
             best = reached if reached.value < best.value else best
             if settled:
@@ -183,35 +194,37 @@ class Programme:
             left, scale = (self.goal - self.matrix * arb_mat(self.count, 1, weights)).mid(), reached.value
         return best
 
-    def _table(self, inverse: arb_mat, described: arb_mat, basis: list[int], others: list[int]) -> np.ndarray:
+    def _table(self) -> np.ndarray:
         """The programme in (y, b): rows of κ, then π a for the columns of the basis, then for the others."""
-        orthogonal, prices = doubles(self.factored.orthogonal), [self.prices[k] for k in basis]
-        priced = doubles(arb_mat([[p * v for v in row] for p, row in zip(prices, inverse.tolist(), strict=True)]))
+        basis, others = self.factors.basis, self.others
+        size, own, theirs = len(basis), *(np.array([float(self.prices[k]) for k in part]) for part in (basis, others))
         table = np.zeros((self.rows + self.count, self.count))
-        table[: self.rows, : len(basis)] = orthogonal
-        table[self.rows : self.rows + len(basis), : len(basis)] = priced
-        if others:
-            own, theirs = (np.array([float(self.prices[k]) for k in part]) for part in (basis, others))
-            table[self.rows : self.rows + len(basis), len(basis) :] = -own[:, None] * doubles(described) / theirs
-            table[self.rows + len(basis) :, len(basis) :] = np.eye(len(others))
+        table[: self.rows, :size] = doubles(self.factors.orthogonal)
+        inner = table[self.rows : self.rows + size]
+        inner[:, :size] = own[:, None] * doubles(self.factors.inverse)
+        inner[:, size:] = -own[:, None] * doubles(self.described) / theirs
+        table[self.rows + size :, size:] = np.eye(len(others))
         return table
 
-    def _weights(self, point: np.ndarray, inverse: arb_mat, described: arb_mat, basis: list[int], others: list[int]) -> list[arb]:
+    def _weights(self, point: np.ndarray) -> list[arb]:
         """a of (y, b)."""
-        bought = [arb(float(v)) / self.prices[k] for v, k in zip(point[len(basis) :], others, strict=True)]
-        own = inverse * arb_mat(len(basis), 1, [arb(float(v)) for v in point[: len(basis)]])
-        if others:
-            own = own - described * arb_mat(len(others), 1, bought)
+        size = len(self.factors.basis)
+        bought = [arb(float(v)) / self.prices[k] for v, k in zip(point[size:], self.others, strict=True)]
+        own = self.factors.inverse * arb_mat(size, 1, [arb(float(v)) for v in point[:size]])
+        own = own - self.described * arb_mat(len(self.others), 1, bought)
         weights = [arb(0)] * self.count
-        for k, value in (*zip(basis, _entries(own), strict=True), *zip(others, bought, strict=True)):
+        for k, value in (*zip(self.factors.basis, own.entries(), strict=True), *zip(self.others, bought, strict=True)):
             weights[k] = value.mid()
         return weights
 
     def _vertex(self, multipliers: np.ndarray) -> BalancedSolution | None:
         """Weights and dual values of the vertex that the multipliers show, if they agree: rows with |δ| < 1 are met, columns at their
-        price used."""
-        inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1 - BINDING]
-        used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) > 1 - BINDING]
+        price used.
+
+        A simplex method leaves multipliers that bind exactly at their bounds; those of nearly equal columns may come as close as 1e-13.
+        """
+        inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1]
+        used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) >= 1]
         if len(inner) != len(used):
             return None
         outer = sorted(set(range(self.rows)) - set(inner))
@@ -229,27 +242,31 @@ class Programme:
                 solved = square.transpose().solve(right)
             except ZeroDivisionError:
                 return None
-            for k, value in zip(used, _entries(weights), strict=True):
+            for k, value in zip(used, weights.entries(), strict=True):
                 values[k] = value.mid()
-            for i, value in zip(inner, _entries(solved), strict=True):
+            for i, value in zip(inner, solved.entries(), strict=True):
                 dual[i] = value.mid()
-        found = self._at(values, dual)
-        shown = sum((g * d for g, d in zip(_entries(self.goal), dual, strict=True)), arb(0))
+        found = self._at(values, dual, multipliers[self.rows :])
+        shown = sum((g * d for g, d in zip(self.goal.entries(), dual, strict=True)), arb(0))
         within = max((abs(float(v)) for v in dual), default=0.0) < 1 + 1e-3
         return found if within and abs(found.value - shown) <= found.value * arb(AGREE) else None
 
-    def _at(self, weights: list[arb], dual: list[arb]) -> BalancedSolution:
-        return BalancedSolution(weights, dual, self.objective(weights))
+    def _at(self, weights: list[arb], dual: list[arb], reduced: np.ndarray) -> BalancedSolution:
+        return BalancedSolution(weights, dual, self.objective(weights), reduced)
 
     def objective(self, weights: Sequence[arb]) -> arb:
         """The value of the programme at given weights."""
         rest = self.goal - self.matrix * arb_mat(self.count, 1, list(weights))
         price = sum((p * abs(a) for p, a in zip(self.prices, weights, strict=True)), arb(0))
-        return (sum((abs(v) for v in _entries(rest)), arb(0)) + price).mid()
+        return (sum((abs(v) for v in rest.entries()), arb(0)) + price).mid()
 
 
-def _entries(column: arb_mat) -> list[arb]:
-    return column.entries()
+def _joined(left: arb_mat, right: arb_mat) -> arb_mat:
+    return arb_mat([[*a, *b] for a, b in zip(left.tolist(), right.tolist(), strict=True)])
+
+
+def _beside(columns: Sequence[Sequence[arb]]) -> arb_mat:
+    return arb_mat([list(row) for row in zip(*columns, strict=True)]).mid()
 
 
 def doubles(matrix: arb_mat) -> np.ndarray:

@@ -10,8 +10,9 @@ from analyzer.lemmas.quadrature import gauss, mixed_bound, precision
 from analyzer.limits.budgeted_error import PricedBank, extraction_error, upper_bound
 from analyzer.limits.pi_law import best_pi_bound, hand_bound
 from analyzer.numbers.exact import nearest, rational, upper, working_precision
-from constructions.banks.balanced import Programme, as_priced, balanced_bank
+from constructions.banks.balanced import as_priced, balanced_bank
 from constructions.banks.mixed import mixed_minimal
+from constructions.banks.priced_fit import Programme
 from verify.limits.pairs import horizon, lag_limit
 
 CASES = [("lin", 8, (1, 2)), ("lin", 24, (1, 3, 5, 6)), ("log", 8, (1, 2)), ("log", 24, (1, 2, 4)), ("lin", 53, (4, 11))]

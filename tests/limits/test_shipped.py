@@ -13,7 +13,8 @@ from flint import fmpq
 import lemmaformer as lf
 from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import Dual, PricedBank, RpeSet
-from constructions.banks import balanced
+from constructions.banks import priced_fit
+from constructions.banks.balanced import TOLERANCE
 from verify.limits import certificate_files, pairs
 from verify.limits.pairs import LOOSE, SHARP, SHIPPED, SOLVED, Pair, horizon, lag_limit, longest_searched, shipped_horizon, shipped_pair
 from verify.limits.shipped import table
@@ -37,15 +38,15 @@ def no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the solver was called")
 
-    monkeypatch.setattr(balanced, "_linear_programme", refuse)
+    monkeypatch.setattr(priced_fit, "_linear_programme", refuse)
 
 
 @pytest.fixture
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for every programme that is solved."""
     counted: list[int] = []
-    solver = balanced._linear_programme
-    monkeypatch.setattr(balanced, "_linear_programme", lambda *given: (counted.append(1), solver(*given))[1])
+    solver = priced_fit._linear_programme
+    monkeypatch.setattr(priced_fit, "_linear_programme", lambda *given: (counted.append(1), solver(*given))[1])
     return counted
 
 
@@ -109,7 +110,7 @@ def test_the_answer_is_that_of_the_solver(solved: list[int], rpe: RpeSet, lag: i
     fresh = lag_limit(rpe, lag, EIGHT, 8, fresh=True)
     assert solved and fresh.source == SOLVED
     assert max(shipped.lower, fresh.lower) <= min(shipped.upper, fresh.upper)
-    assert (shipped.lower, shipped.upper) == pytest.approx((fresh.lower, fresh.upper), rel=balanced.TOLERANCE)
+    assert (shipped.lower, shipped.upper) == pytest.approx((fresh.lower, fresh.upper), rel=TOLERANCE)
 
 
 @pytest.mark.deep
@@ -117,7 +118,7 @@ def test_a_file_is_what_the_solver_writes() -> None:
     again, stored = json.loads(written("lin", 8)), json.loads(table.text_of("lin", 8))
     assert again.keys() == stored.keys() and [e["lag"] for e in again["entries"]] == [e["lag"] for e in stored["entries"]]
     for one, other in zip(again["entries"], stored["entries"], strict=True):
-        assert (one["lower"], one["upper"]) == pytest.approx((other["lower"], other["upper"]), rel=balanced.TOLERANCE)
+        assert (one["lower"], one["upper"]) == pytest.approx((other["lower"], other["upper"]), rel=TOLERANCE)
     assert again["horizon"]["lag"] == stored["horizon"]["lag"] and again["horizon"]["beyond"] == stored["horizon"]["beyond"]
 
 
@@ -182,7 +183,7 @@ def test_a_damaged_entry_is_caught(monkeypatch: pytest.MonkeyPatch, solved: list
     assert shipped_pair(rpe, 2, EIGHT, 8) is None
     found = lag_limit(rpe, 2, EIGHT, 8)
     assert found.source == SOLVED and solved
-    assert (found.lower, found.upper) == pytest.approx((trusted.lower, trusted.upper), rel=balanced.TOLERANCE)
+    assert (found.lower, found.upper) == pytest.approx((trusted.lower, trusted.upper), rel=TOLERANCE)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ from analyzer.limits.bucket_law import Buckets
 from analyzer.limits.budgeted_error import Dual, PricedBank
 from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import lower, magnitude, maximum, rational, to_grid, upper, working_precision
-from constructions.banks.balanced import DEPENDENT, STORED, TOP, Head, Programme, fixed_decays, fixed_heads, independent, rows_for
+from constructions.banks.balanced import STORED, TOP, Head, fixed_decays, fixed_heads, rows_for
+from constructions.banks.priced_fit import Programme
 from constructions.files.models.parts import ModelRead, PositionPart
 from verify.limits.pairs import audit_lower
 from verify.limits.positions import LagCell, float_differs
@@ -218,11 +219,10 @@ def audit_biases(biases: np.ndarray, places: dict[int, int], bucket: int, unit: 
     with working_precision(theorem.working_bits(unit)):
         heads = [_masses(column, places, rows) for column in np.unique(biases, axis=1).T]
         columns, goal = [[arb(int(row == 0)) for row in rows], *heads], [arb(int(row == bucket)) for row in rows]
-        kept = independent(columns, [arb(unit) * DEPENDENT] * len(columns))
-        solved = Programme([columns[k] for k in kept], goal, [arb(unit)] * len(kept)).solve()
+        solved = Programme(columns, goal, [arb(unit)] * len(columns)).solve()
         depth = -magnitude(arb(unit)) + STORED
         weights = [arb(to_grid(a, depth + 16)) for a in solved.weights]
-        reached = [sum((a * columns[k][i] for a, k in zip(weights, kept, strict=True)), arb(0)) for i in range(len(rows))]
+        reached = [sum((a * column[i] for a, column in zip(weights, columns, strict=True)), arb(0)) for i in range(len(rows))]
         error = sum((abs(g - v) for g, v in zip(goal, reached, strict=True)), arb(0))
         most = (error + arb(unit) * sum((abs(a) for a in weights), arb(0))).upper()
         dual = [arb(to_grid(v, depth)) for v in solved.dual]
