@@ -42,6 +42,8 @@ TOLERANCE = 2.0**-8
 IDLE = 0.8
 """Decays with |F| below this share of u are not near a peak, and leave the programme."""
 MAX_ROUNDS = 32
+LEAST = {"lin": 0, "log": 1}
+"""Decays are above this: what rounds to it is no head."""
 
 
 NO_OFFSET = fmpq(0)
@@ -200,7 +202,8 @@ class Balance:
             if self.rpe != "lin" and lag == 1:
                 return PricedBank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
             rows = self.rows(lag)
-            real = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
+            found = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
+            real = (head for head in found if head.decay and head.decay > LEAST[head.rpe])
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
             goal, finite = [arb(int(e == lag)) for e in rows.edges[:-1]], Rows(rows.edges, ends=True)
             heads, solution = solve(finite, goal, heads, self._price)
@@ -255,7 +258,7 @@ def _coarse(family: str, bits: int) -> list[Head]:
 def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
     """Decays at which |F| has a maximum above u, by parabolas through three samples on the logarithmic scale."""
     pairs = transform_samples(dual, family, unit)
-    least = 0 if family == "lin" else 1
+    least = LEAST[family]
     places = [float((p - least).log()) for p, _ in pairs]
     sizes = [abs(float(value / arb(unit))) for _, value in pairs]
     result = []
@@ -359,7 +362,8 @@ def balanced_bank(
         def decays(first: float, second: float) -> list[fmpq]:
             if rpe == "lin":
                 return [dyadic(-2 * (arb(first) * j / 2).tanh().log(), decay_bits) for j in range(1, heads + 1)]
-            return [dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads)]
+            found = (dyadic(slowest + arb(first - second * j).exp(), decay_bits) for j in range(heads))
+            return [p for p in found if p > LEAST[rpe]]
 
         def fit(chosen: list[fmpq], lags: Sequence[int] = lags) -> list[tuple[list[Head], BalancedSolution]]:
             fastest = price(max(chosen))
