@@ -20,7 +20,6 @@ afterwards.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,95 +27,18 @@ from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import Refusal
 from analyzer.lemmas.extraction import Rpe, golden
-from analyzer.limits.budgeted_error import FAMILIES, Dual, PricedBank, RpeSet, extraction_error, transform_samples, working_bits
+from analyzer.limits.budgeted_error import FAMILIES, Dual, PricedBank, RpeSet, extraction_error, working_bits
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, working_precision
+from constructions.banks.fit_columns import LEAST, RESIDUAL, TOP, TURNS, Head, Rows, Scale, rows_for
 from constructions.banks.head_banks import HeadBank
 from constructions.banks.priced_fit import BalancedSolution, Programme, doubles, factors
 
-DENSE = 24
-"""Places written out one by one: this many and four times the lag, so that every block starts well behind the lag."""
-BLOCK = 24
-"""Blocks have length e/BLOCK at edge e: kernels turn on a logarithmic scale, and a block should not hold two turns."""
 TOLERANCE = 2.0**-8
 """Column generation ends when |F| ≤ (1 + TOLERANCE)u on the grid."""
 IDLE = 0.8
 """Decays with |F| below this share of u are not near a peak, and leave the programme."""
 MAX_ROUNDS = 32
-LEAST = {"lin": 0, "log": 1}
-"""Decays are above this: what rounds to it is no head."""
-
-
-NO_OFFSET = fmpq(0)
-
-
-@dataclass(frozen=True)
-class Head:
-    """A head by type and decay; `decay` None stands for a limit: the residual and lin p → ∞ (`edge` 0), log p → ∞ (1), p → 0 or 1 (−1).
-
-    Heads of type `power` weigh s ≥ 0 by (s + offset)^{−p}, offset > 0.
-    """
-
-    rpe: str
-    decay: fmpq | None
-    edge: int = 0
-    offset: fmpq = NO_OFFSET
-
-
-RESIDUAL = Head("lin", None, 0)
 ONE = fmpq(1)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The places of a programme: row i stands for edges[i] ≤ s < edges[i+1], the last one for all that follows."""
-
-    edges: tuple[int, ...]
-    ends: bool = False
-    """Whether the rows end before the last edge; what heads have left there is then paid for head by head."""
-    _known: dict[Head, list[arb]] = field(default_factory=dict)
-
-    def column(self, head: Head) -> list[arb]:
-        """What a head puts into every row."""
-        if head.decay is None:
-            place = len(self.edges) - 1 if head.edge < 0 else self.edges.index(head.edge)
-            return [arb(int(i == place)) for i in range(len(self.edges) - self.ends)]
-        tails = self.tails(head)
-        return [a - b for a, b in zip(tails, [*tails[1:], arb(0)], strict=True)][: len(tails) - self.ends]
-
-    def beyond(self, head: Head) -> arb:
-        """The mass of a head that the rows do not hold."""
-        return self.tails(head)[-1] if self.ends and head.decay is not None else arb(0)
-
-    def tails(self, head: Head) -> list[arb]:
-        """The mass of a head at s ≥ e, for every edge e."""
-        if head not in self._known:
-            self._known[head] = self._survival(head)
-        return self._known[head]
-
-    def _survival(self, head: Head) -> list[arb]:
-        p = arb(head.decay)
-        if head.rpe == "lin":
-            return [(-p * e).exp() for e in self.edges]
-        if head.rpe == "power":
-            tails = [p.zeta(arb(head.offset + e)) for e in self.edges]
-            return [tail / p.zeta(arb(head.offset)) for tail in tails]
-        whole = p.zeta()
-        result, running = [], whole
-        for place, edge in enumerate(self.edges):
-            result.append(running / whole)
-            after = self.edges[place + 1] if place + 1 < len(self.edges) else edge
-            seen = arb(edge) ** -p if edge else arb(0)
-            running = running - seen if after == edge + 1 else p.zeta(arb(after))
-        return result
-
-
-def rows_for(lag: int, top: int, first: int, linear: bool) -> Rows:
-    """Rows for a lag: one by one up to 4T + DENSE, then blocks up to `top`."""
-    edges = list(range(first, 4 * lag + DENSE))
-    while edges[-1] < top:
-        edge = edges[-1]
-        edges.append(edge + max(1, edge // BLOCK if linear else int(edge * math.expm1(min(1.0, math.log(edge) / BLOCK)))))
-    return Rows(tuple(edges))
 
 
 def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], BalancedSolution]:
@@ -141,7 +63,7 @@ class Balance:
 
     def rows(self, lag: int) -> Rows:
         """The places for a lag."""
-        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe != "log").edges
+        edges = rows_for(lag, TOP[self.rpe], 1 if self.rpe == "log" else 0, self.rpe != "log", TURNS[self.rpe == "lin"]).edges
         return self._rows.setdefault(edges, Rows(edges))
 
     @cached_property
@@ -151,9 +73,9 @@ class Balance:
         return [h for family in FAMILIES[self.rpe] for h in ends[family]] + [Head("lin", None, -1)]
 
     @cached_property
-    def coarse(self) -> list[Head]:
-        """The decays that column generation starts with."""
-        return [head for family in FAMILIES[self.rpe] for head in _coarse(family, self.bits)]
+    def scales(self) -> list[Scale]:
+        """The decays among which those that are missing are looked for."""
+        return [Scale.of(family, self.bits) for family in FAMILIES[self.rpe]]
 
     def dual(self, lag: int) -> Dual:
         """The dual sequence of the longest lag up to this one which any bank can serve better than the zero bank."""
@@ -175,7 +97,8 @@ class Balance:
         with working_precision(self.precision):
             rows = self.rows(lag)
             goal = [arb(int(e == lag)) for e in rows.edges]
-            heads = list(dict.fromkeys([*(self._heads or ()), *self.limits, *self.coarse]))
+            heads = list(dict.fromkeys([*(self._heads or ()), *self.limits, *(head for scale in self.scales for head in scale.coarse())]))
+            columns, unit = [scale.columns(rows) for scale in self.scales], float(arb(self.unit))
             programme = Programme([rows.column(head) for head in heads], goal, [self._price(head) for head in heads])
             for _ in range(MAX_ROUNDS):
                 solution = programme.solve()
@@ -183,7 +106,8 @@ class Balance:
                     return
                 dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual)).merged()
                 self._heads = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
-                found = (head for family in FAMILIES[self.rpe] for head in _peaks(dual, family, self.unit))
+                seen = zip(self.scales, columns, strict=True)
+                found = (head for scale, table in seen for head in scale.peaks(table, solution.dual, unit, TOLERANCE))
                 fresh = [head for head in dict.fromkeys(found) if head not in heads]
                 if not fresh:
                     break
@@ -233,8 +157,6 @@ def _without_trifles(heads: list[Head], solution: BalancedSolution) -> list[Head
 
 STORED = 24
 """Bits below u to which dual values are stored: they move F by a share 2^-24 of u at most."""
-TOP: dict[str, int] = {"lin": 1 << 14, "log": 1 << 400, "mixed": 1 << 14}
-"""Edge after which one row holds all that follows: what a lin head with p > 2^-14, or a log head with p > 1 + 2^-7, has left is small."""
 
 
 def _rounded(head: Head, bits: int, unit_bits: int) -> Head:
@@ -242,34 +164,6 @@ def _rounded(head: Head, bits: int, unit_bits: int) -> Head:
     if head.decay is None:
         return Head("log", fmpq(unit_bits + 16))
     return Head(head.rpe, dyadic(arb(head.decay), bits))
-
-
-def _coarse(family: str, bits: int) -> list[Head]:
-    """lin: z = tanh²(x/2), x in half steps of the half period π/λ, λ = 2 ln(1/u)/π. log: p = 1 + e^v, v in equal steps."""
-    if family == "lin":
-        step = math.pi**2 / (2 * bits * math.log(2)) / 2
-        count = math.ceil((math.log(4 * TOP["lin"]) + 2) / step)
-        return [Head("lin", dyadic(-((arb(step * k) / 2).tanh() ** 2).log(), 64)) for k in range(1, count + 1)]
-    low, high = -math.log(math.log(TOP["log"])) - 1, math.log(bits)
-    count = 2 * bits
-    return [Head("log", dyadic(1 + arb(high + (low - high) * k / count).exp(), 64)) for k in range(count + 1)]
-
-
-def _peaks(dual: Dual, family: str, unit: fmpq) -> list[Head]:
-    """Decays at which |F| has a maximum above u, by parabolas through three samples on the logarithmic scale."""
-    pairs = transform_samples(dual, family, unit)
-    least = LEAST[family]
-    places = [float((p - least).log()) for p, _ in pairs]
-    sizes = [abs(float(value / arb(unit))) for _, value in pairs]
-    result = []
-    for k in range(1, len(pairs) - 1):
-        left, size, right = sizes[k - 1 : k + 2]
-        if size < left or size <= right or size < 1 + TOLERANCE / 4:
-            continue
-        bend = left - 2 * size + right
-        place = places[k] + 0.5 * (left - right) / bend * (places[k + 1] - places[k - 1]) / 2 if bend < 0 else places[k]
-        result.append(Head(family, dyadic(least + arb(place).exp(), 64)))
-    return result if max(sizes) > 1 + TOLERANCE else []
 
 
 def fixed_decays(heads: Sequence[tuple[str, fmpq]], lag: int, unit: fmpq) -> tuple[PricedBank, Dual]:

@@ -25,7 +25,8 @@ from flint import arb, fmpq
 from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import PricedBank, extraction_error
 from analyzer.numbers.exact import UNIT, dyadic, to_grid, upper, working_precision
-from constructions.banks.balanced import STORED, TOP, Head, Rows, least_of_samples, rows_for, solve
+from constructions.banks.balanced import STORED, least_of_samples, solve
+from constructions.banks.fit_columns import TOP, Head, Rows, rows_for
 from constructions.banks.lag_banks import LagBank, store
 
 SECOND_ORDER = fmpq(101, 100)

@@ -24,14 +24,20 @@ import numpy as np
 from flint import arb, arb_mat
 
 from analyzer.errors import Refusal
+from analyzer.numbers.exact import working_precision
 
 DEPENDENT = 2.0**-20
 """Columns within this share of their price of the span of the others are described by them: a unit of κ along the rest costs a million."""
-RESOLVED = 2.0**-20
+RESOLVED = 2.0**-36
 """A block of the factorisation has columns that are this independent of each other at least, relative to the first of them: doubles, which
-choose them, resolve far more."""
+choose them, resolve more."""
+DOUBLE_BITS = 72
+"""Bits beyond the smallest share that columns are known to where all that follows is done in doubles."""
 AGREE = 1e-9
 """Relative difference of the primal and the dual value of a vertex that is taken for the optimum."""
+LENIENT = 2.0**6
+"""Columns that come later are described by the basis that is there if they are within so many times that share: a unit along the rest
+still costs ten thousand, and a new basis for all columns costs more than all else."""
 REFINEMENTS = 6
 
 
@@ -46,7 +52,7 @@ class BalancedSolution:
 
 
 @dataclass(frozen=True)
-class Factors:
+class ColumnBasis:
     """Q, orthonormal, and R_B^{−1} of a basis B of the columns of K: K = QR up to columns shorter than what was asked for."""
 
     basis: list[int]
@@ -54,14 +60,14 @@ class Factors:
     inverse: arb_mat
 
     def describe(self, columns: arb_mat, least: Sequence[float]) -> arb_mat | None:
-        """C with K_o = K_B C for further columns; None if one of them has more than `least` beyond the basis."""
-        share = (self.orthogonal.transpose() * columns).mid()
-        rest = doubles((columns - self.orthogonal * share).mid())
-        beyond = np.sqrt(np.einsum("ij,ij->j", rest, rest)) > np.array(least)
-        return None if beyond.any() else (self.inverse * share).mid()
+        """C with K_o = K_B C for further columns; None if one of them has much more than `least` beyond the basis."""
+        share = even(self.orthogonal.transpose() * columns)
+        rest = doubles(columns - self.orthogonal * share)
+        beyond = np.sqrt(np.einsum("ij,ij->j", rest, rest)) > LENIENT * np.array(least)
+        return None if beyond.any() else self.inverse * share
 
 
-def factors(matrix: arb_mat, least: Sequence[float]) -> Factors:
+def factors(matrix: arb_mat, least: Sequence[float]) -> ColumnBasis:
     """Q and R of K, where a column whose rest is at most `least` long counts as dependent.
 
     Block by block: doubles order the columns by the multiple of `least` that is left of them (a QR factorisation with pivots), those that
@@ -84,10 +90,11 @@ def factors(matrix: arb_mat, least: Sequence[float]) -> Factors:
         kept = [k for k in np.flatnonzero(lengths > 1).tolist() if k not in set(chosen)]
         left = [left[k] for k in kept]
         rest = submatrix(rest, kept)
-        rest = (rest - block * (block.transpose() * rest)).mid()
+        rest = even(rest - block * even(block.transpose() * rest))
     tables = [block.tolist() for block in blocks]
     orthogonal = arb_mat([[v for table in tables for v in table[i]] for i in range(matrix.nrows())])
-    return Factors(basis, orthogonal, (orthogonal.transpose() * submatrix(matrix, basis)).mid().inv().mid())
+    triangular = even(orthogonal.transpose() * submatrix(matrix, basis))
+    return ColumnBasis(basis, orthogonal, solved(triangular, _identity(len(basis))))
 
 
 def pivots(table: np.ndarray, least: float) -> list[int]:
@@ -127,7 +134,22 @@ def orthonormal(columns: arb_mat) -> arb_mat:
         row.append((gram[j][j] - sum((a * a for a in row), arb(0))).mid().sqrt().mid())
         lower.append(row)
     factor = arb_mat([row + [arb(0)] * (size - len(row)) for row in lower])
-    return (columns * factor.inv().mid().transpose()).mid()
+    return even(columns * solved(factor, _identity(size)).transpose())
+
+
+def even(matrix: arb_mat) -> arb_mat:
+    """Midpoints, without what is below the working precision next to 1: products of entries of one scale cost a fraction."""
+    ones = arb_mat(matrix.nrows(), matrix.ncols(), [arb(1)] * (matrix.nrows() * matrix.ncols()))
+    return ((matrix + ones) - ones).mid()
+
+
+def solved(matrix: arb_mat, right: arb_mat) -> arb_mat:
+    """A^{−1}B about, without bounds: nothing here is trusted. ZeroDivisionError for singular matrices."""
+    return matrix.solve(right, algorithm="approx").mid()
+
+
+def _identity(size: int) -> arb_mat:
+    return arb_mat([[arb(int(i == j)) for j in range(size)] for i in range(size)])
 
 
 class Programme:
@@ -145,13 +167,18 @@ class Programme:
     def _least(self) -> list[float]:
         return [DEPENDENT * float(price) for price in self.prices]
 
+    def _enough(self) -> int:
+        """Bits that show every column's part beyond the others in doubles."""
+        return DOUBLE_BITS + max(0, -math.frexp(min(self._least()))[1])
+
     def _factor(self) -> None:
         """A basis of all columns, and the others by it."""
-        self.factors = factors(self.matrix, self._least())
-        basis = set(self.factors.basis)
-        self.others = [k for k in range(self.count) if k not in basis]
-        rest = submatrix(self.matrix, self.others)
-        self.described = (self.factors.inverse * (self.factors.orthogonal.transpose() * rest)).mid()
+        with working_precision(self._enough()):
+            matrix = even(self.matrix)
+            self.factors = factors(matrix, self._least())
+            basis = set(self.factors.basis)
+            self.others = [k for k in range(self.count) if k not in basis]
+            self.described = self.factors.inverse * even(self.factors.orthogonal.transpose() * submatrix(matrix, self.others))
 
     def exchange(self, idle: set[int], columns: Sequence[Sequence[arb]], prices: Sequence[arb]) -> list[int]:
         """Further columns for idle ones; which of the old columns stay, in the order that they have from now on.
@@ -164,7 +191,8 @@ class Programme:
         fresh = _beside(columns)
         self.matrix = _joined(submatrix(self.matrix, stay), fresh)
         self.prices = [*(self.prices[k] for k in stay), *prices]
-        described = self.factors.describe(fresh, self._least()[len(stay) :])
+        with working_precision(self._enough()):
+            described = self.factors.describe(even(fresh), self._least()[len(stay) :])
         if described is None:
             self._factor()
             return stay
@@ -180,9 +208,9 @@ class Programme:
         left, scale, best = self.goal, arb(1), self._at(weights, nothing, np.zeros(self.count))
         for _ in range(REFINEMENTS):
             paid = (-self.prices[k] * weights[k] for k in (*self.factors.basis, *self.others))
-            multipliers, point = _linear_programme(table, np.array([float(v / scale) for v in (*left.entries(), *paid)]))
-            active = np.concatenate([multipliers[: self.rows], multipliers[self.rows :][order]])
-            found = self._vertex(active)
+            multipliers, point, held = _linear_programme(table, np.array([float(v / scale) for v in (*left.entries(), *paid)]))
+            active, fixed = (np.concatenate([part[: self.rows], part[self.rows :][order]]) for part in (multipliers, held))
+            found = self._vertex(active, fixed)
             if found is not None:
                 return found
             weights = [(a + scale * b).mid() for a, b in zip(weights, self._weights(point), strict=True)]
@@ -217,14 +245,10 @@ class Programme:
             weights[k] = value.mid()
         return weights
 
-    def _vertex(self, multipliers: np.ndarray) -> BalancedSolution | None:
-        """Weights and dual values of the vertex that the multipliers show, if they agree: rows with |δ| < 1 are met, columns at their
-        price used.
-
-        A simplex method leaves multipliers that bind exactly at their bounds; those of nearly equal columns may come as close as 1e-13.
-        """
-        inner = [i for i in range(self.rows) if abs(multipliers[i]) < 1]
-        used = [k for k in range(self.count) if abs(multipliers[self.rows + k]) >= 1]
+    def _vertex(self, multipliers: np.ndarray, held: np.ndarray) -> BalancedSolution | None:
+        """Weights and dual values of the vertex where the held multipliers are ±1, if they agree: other rows are met, held columns used."""
+        inner = np.flatnonzero(~held[: self.rows]).tolist()
+        used = np.flatnonzero(held[self.rows :]).tolist()
         if len(inner) != len(used):
             return None
         outer = sorted(set(range(self.rows)) - set(inner))
@@ -238,13 +262,13 @@ class Programme:
             price = arb_mat(len(used), 1, [-self.prices[k] * round(float(multipliers[self.rows + k])) for k in used])
             right = price - arb_mat([[table[i][k] for i in outer] for k in used]) * signs if outer else price
             try:
-                weights = square.solve(arb_mat(len(inner), 1, [self.goal[i, 0] for i in inner]))
-                solved = square.transpose().solve(right)
+                weights = solved(square, arb_mat(len(inner), 1, [self.goal[i, 0] for i in inner]))
+                multiples = solved(square.transpose(), right)
             except ZeroDivisionError:
                 return None
             for k, value in zip(used, weights.entries(), strict=True):
                 values[k] = value.mid()
-            for i, value in zip(inner, solved.entries(), strict=True):
+            for i, value in zip(inner, multiples.entries(), strict=True):
                 dual[i] = value.mid()
         found = self._at(values, dual, multipliers[self.rows :])
         shown = sum((g * d for g, d in zip(self.goal.entries(), dual, strict=True)), arb(0))
@@ -274,8 +298,12 @@ def doubles(matrix: arb_mat) -> np.ndarray:
     return np.array([[float(v) for v in row] for row in matrix.tolist()])
 
 
-def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(multipliers, minimiser y) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1, tableᵀδ = 0."""
+def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(multipliers, minimiser y, multipliers that are held at ±1) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1,
+    tableᵀδ = 0.
+
+    The simplex method's last basis are the multipliers whose bounds have no price; degenerate ones may be ±1 all the same.
+    """
     from scipy.optimize import linprog  # not loaded where a shipped certificate answers
 
     zeros = np.zeros(table.shape[1])
@@ -285,5 +313,5 @@ def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, 
             options = {**tolerances, "presolve": presolve}
             found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
             if found.status == 0 and found.x is not None:
-                return found.x, -found.eqlin.marginals
+                return found.x, -found.eqlin.marginals, (found.lower.marginals != 0) | (found.upper.marginals != 0)
     raise Refusal("the linear programme of a balanced bank was not solved; try another number of bits")

@@ -44,7 +44,8 @@ from analyzer.limits.bucket_law import Buckets
 from analyzer.limits.budgeted_error import Dual, PricedBank
 from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import lower, magnitude, maximum, rational, to_grid, upper, working_precision
-from constructions.banks.balanced import STORED, TOP, Head, fixed_decays, fixed_heads, rows_for
+from constructions.banks.balanced import STORED, fixed_decays, fixed_heads
+from constructions.banks.fit_columns import TOP, Head, rows_for
 from constructions.banks.priced_fit import Programme
 from constructions.files.models.parts import ModelRead, PositionPart
 from verify.limits.pairs import audit_lower

@@ -21,7 +21,8 @@ from analyzer.limits import budgeted_error as theorem
 from analyzer.limits.budgeted_error import Dual
 from analyzer.limits.monotone_law import PowerHead
 from analyzer.numbers.exact import lower, magnitude, upper, working_precision
-from constructions.banks.balanced import RESIDUAL, TOP, Head, fixed_heads, rows_for
+from constructions.banks.balanced import fixed_heads
+from constructions.banks.fit_columns import RESIDUAL, TOP, Head, rows_for
 from verify.limits.pairs import check_lag, shown_for
 
 BLOCK = 16
