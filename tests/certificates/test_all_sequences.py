@@ -80,7 +80,7 @@ def test_the_certificate_is_the_maximum(target: Target, reach: int, layers: int,
     assert 0 < found.rounding < 1e-11 and found.sequences >= len(target.alphabet) ** longest
 
 
-@pytest.mark.deep(keep="float32")
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_float_runs_stay_below_their_certificate(dtype: str) -> None:
     network = table_network(4, 4, 2, dtype=dtype)
@@ -99,7 +99,7 @@ def test_exact_networks() -> None:
     assert exact.certified == pytest.approx(found.certified, rel=1e-10) and exact.witness == pytest.approx(found.witness, rel=1e-10)
 
 
-@pytest.mark.deep(keep="lin-dp")
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["dp", "nf", "dp-free"])
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_finite_windows_at_the_last_token(rpe: str, kind: str) -> None:
@@ -195,6 +195,7 @@ def test_a_tail_left_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert errors.max() > sequence_error(network, TWO).certified
 
 
+@pytest.mark.deep
 def test_a_skipped_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     network = table_network(4, 4, 2)
     worst = brute_force(network, TWO, 7)
@@ -313,6 +314,7 @@ def test_every_clipped_position_of_the_rest_counts() -> None:
     assert not found.whole and worst > 9 and found.witness <= found.certified and worst <= found.certified
 
 
+@pytest.mark.deep
 def test_tables_in_finite_windows_run_by_fft_in_long_arrays() -> None:
     """There letters of size 1 spoil those of size 2^−20, which no certificate covers: it must not speak of such arrays."""
     small = 2.0**-20
@@ -333,6 +335,7 @@ def test_tables_in_finite_windows_run_by_fft_in_long_arrays() -> None:
         assert exact.over == "letters of the alphabet"
 
 
+@pytest.mark.deep
 def test_letters_that_a_type_cannot_tell_apart_are_refused() -> None:
     """0.5 and 0.5 + 2^−30 are one number in float32, and f is −1 at the one, 1 at the other."""
     target = FixedMemory((1,), 1, f"abs({2**30}*x0 - {2**29})*2 - 1", (fmpq(1, 2), fmpq(1, 2) + fmpq(1, 2**30)))

@@ -109,6 +109,7 @@ FORMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.deep
 @given(st.integers(0, 2**32 - 1), st.sampled_from(FORMS), st.sampled_from(["float32", "float64"]), st.sampled_from([1.0, 30.0]))
 @settings(max_examples=examples(120, quick=6), deadline=None)
 def test_runs_and_balls_lie_inside(seed: int, form: tuple[str, str, str], dtype: str, scale: float) -> None:

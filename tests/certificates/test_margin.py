@@ -62,7 +62,7 @@ def decided(net: Network, tokens: np.ndarray) -> np.ndarray:
     return outputs.argmax(-1) - 1 if outputs.ndim == 2 else np.clip(np.rint(outputs), -1, 1)
 
 
-@pytest.mark.deep(keep="copier")
+@pytest.mark.deep
 @pytest.mark.parametrize("which", ["classifier", "copier"])
 def test_a_trained_copier_is_right_on_all_sequences(which: str, request: pytest.FixtureRequest) -> None:
     net: Network = request.getfixturevalue(which)
@@ -77,7 +77,7 @@ def test_a_trained_copier_is_right_on_all_sequences(which: str, request: pytest.
     assert found.as_dict()["counterexample"] is None
 
 
-@pytest.mark.deep(keep="copier-outer")
+@pytest.mark.deep
 @pytest.mark.parametrize(("which", "weight"), [("classifier", "table"), ("classifier", "value"), ("copier", "table"), ("copier", "outer")])
 def test_a_planted_error_is_refuted_with_the_sequence(which: str, weight: str, request: pytest.FixtureRequest) -> None:
     net: Network = request.getfixturevalue(which)
@@ -139,6 +139,7 @@ def test_finite_windows_are_confined_too(classifier: Network) -> None:
     assert found.certified <= found.witness <= 0 and found.sequences is not None and len(found.worst) <= 40
 
 
+@pytest.mark.deep
 def test_what_cannot_be_gone_through_is_undecided(classifier: Network) -> None:
     """Heads that see all of forty tokens, later ones too, and no positions: nothing is confined, and there are too many arrays."""
     card = {**classifier.card, "training": {"recipe": {"length": 40}}}

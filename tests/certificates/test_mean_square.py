@@ -41,6 +41,7 @@ def affine(rng: np.random.Generator, network: Transformer) -> Transformer:
     return replace(network, layers=(replace(network.layers[0], feedforward=ffn),))
 
 
+@pytest.mark.deep
 @given(seed=st.integers(0, 10**6), rpe=st.lists(st.sampled_from(["lin", "log"]), min_size=1, max_size=4))
 @settings(max_examples=examples(48))
 def test_random_layers_against_their_impulse_responses(seed: int, rpe: list[str]) -> None:
@@ -81,6 +82,7 @@ def built() -> Callable[[str], lf.Network]:
     return lambda name: known.setdefault(name, known.get(name) or lf.build(NETWORKS[name][0], **NETWORKS[name][1]))
 
 
+@pytest.mark.deep(keep=("lin-signs", "two lags-gaussian", "log-uniform", "mixed-uniform", "kernel-signs"))
 @pytest.mark.parametrize("tokens", ["uniform", "signs", "gaussian"])
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name != "curved"])
 def test_simulations_agree_to_sampling_error(name: str, tokens: str, built: Callable[[str], lf.Network]) -> None:
@@ -107,6 +109,7 @@ def test_mean_squares_scale_with_the_variance_and_lie_below_the_worst_case(built
     assert {part.name for part in signs.parts} == {part.name for part in net.certificate.parts}
 
 
+@pytest.mark.deep(keep=("thm-3.1-target0-options0", "thm-3.1-target1-options1"))
 @pytest.mark.parametrize(
     ("theorem", "target", "options"),
     [

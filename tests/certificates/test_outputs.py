@@ -46,7 +46,7 @@ def with_rows(network: Transformer, *factors: int) -> Transformer:
     return replace(network, layers=(*network.layers[:-1], replace(last, feedforward=several)))
 
 
-@pytest.mark.deep(keep=("rpe0-dp-free-infinite", "rpe1-dp-finite"))
+@pytest.mark.deep(keep="rpe1-dp-finite")
 @pytest.mark.parametrize(
     ("rpe", "kind", "window"),
     [(["lin", "log"], "dp-free", "infinite"), (["table"] * 2, "dp", "finite"), (["lin"], "tmx", "infinite"), (["none"], "dp", "full")],

@@ -340,6 +340,7 @@ def test_exponentials_rounded_down_are_found() -> None:
     assert any(fault.startswith("D") for fault in found_in(problem))
 
 
+@pytest.mark.deep(keep="0")
 @pytest.mark.parametrize("which", range(4))
 def test_inequalities_the_wrong_way_round_are_found(monkeypatch: pytest.MonkeyPatch, which: int) -> None:
     """Each of the four with the other end of D."""
@@ -404,6 +405,7 @@ def between_nodes(rng: np.random.Generator, dim: int, steep: float, broken: bool
     return worst
 
 
+@pytest.mark.deep(keep="1.0-1")
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("steep", [1.0, 12.0])
 def test_nothing_rises_above_the_nodes(dim: int, steep: float) -> None:

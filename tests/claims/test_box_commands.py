@@ -18,6 +18,7 @@ def test_ends_are_formulas_in_the_other_sizes() -> None:
     assert lf.check("n <= H/2", ["n=1,2"], box=["H=2*n - 1:oo"]).verdict == "refuted"
 
 
+@pytest.mark.deep(only="max(T, 2) >= abs(T)-flags2-3-undecided")
 @pytest.mark.parametrize(
     ("claim", "flags", "code", "verdict"),
     [

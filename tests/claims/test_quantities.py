@@ -35,6 +35,7 @@ def attained(net: Any, lag: int, length: int = 60) -> float:
     return float(abs(net(signs)[-1] - signs[-1 - lag]))
 
 
+@pytest.mark.deep(only="lin-tuned-2-8")
 @pytest.mark.parametrize(("rpe", "bank", "lag", "heads"), [("lin", "tuned", 2, 8), ("lin", "minimal", 3, 3), ("log", "minimal", 2, 2)])
 def test_e_is_the_error_of_the_network_that_is_built(rpe: str, bank: str, lag: int, heads: int) -> None:
     low, high = at("e", {"T": lag, "H": heads}, rpe=rpe, bank=bank)
@@ -58,6 +59,7 @@ def test_e_adds_up_over_the_memories_of_a_target() -> None:
     assert 0 < low <= high < 1e-30
 
 
+@pytest.mark.deep(only="lin-tuned-8")
 @pytest.mark.parametrize(
     ("rpe", "bank", "heads"), [("lin", "tuned", 8), ("log", "tuned", 8), ("lin", "minimal", 2), ("mixed", "minimal", 2)]
 )

@@ -92,6 +92,7 @@ def test_a_point_without_sides_is_a_row_too(tmp_path: Path) -> None:
     assert first["e lower"] == "" and first["verdict"] == "undecided" and "lag law" in first["why"]
 
 
+@pytest.mark.deep(keep="log(T - 1) <= H")
 @pytest.mark.parametrize("claim", ["e <= T/H", "0 - T <= H", "log(T - 1) <= H"])
 def test_figures_are_drawn(claim: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

@@ -177,6 +177,7 @@ def test_parameters_of_exact_networks() -> None:
         parameters(cancelling.map(lambda leaf: leaf * exact_array(10**400)[()]))
 
 
+@pytest.mark.deep(keep="2")
 @pytest.mark.parametrize("depth", [1, 2])
 def test_exact_convolutions_stay_whole(depth: int) -> None:
     """Weights of 1e30 cancel in exact arithmetic; kernels rounded once keep what is left of them, and have derivatives."""
@@ -195,6 +196,7 @@ def settled(values: np.ndarray, longest: int) -> np.ndarray:
     return values[:, longest:]
 
 
+@pytest.mark.deep(keep="exact")
 @pytest.mark.parametrize("dtype", ["exact", "float64"])
 def test_slots_hold_the_memories_of_a_fixed_target(dtype: str) -> None:
     target, error = FixedMemory((1, 3), 2, "x0[0] + m1[0]*m2[1]"), 0.05
@@ -210,7 +212,7 @@ def test_slots_hold_the_memories_of_a_fixed_target(dtype: str) -> None:
     np.testing.assert_array_equal(seen["output"]["y"], flat)
 
 
-@pytest.mark.deep(only="lin-tmx-float64")
+@pytest.mark.deep(keep="log-tmx-exact")
 @pytest.mark.parametrize(("rpe", "attention", "dtype"), [("lin", "dp", "exact"), ("log", "tmx", "exact"), ("lin", "tmx", "float64")])
 def test_slots_hold_the_memories_of_an_adaptive_target(rpe: str, attention: str, dtype: str) -> None:
     """Memories, their lags as the heads read them, and the constant; a memory appears in the layer that extracts it, and stays."""
@@ -324,6 +326,7 @@ def test_too_many_patterns_are_refused() -> None:
         stream.patterns(drawn("lin", "dp"), np.zeros((100, 4000, 2)))
 
 
+@pytest.mark.deep(keep="lin-tmx")
 @pytest.mark.parametrize(("rpe", "attention"), [("lin", "dp"), ("log", "dp"), ("lin", "tmx"), ("log", "tmx")])
 def test_derivatives_of_three_layers_are_small_programs(rpe: str, attention: str) -> None:
     """Time to compile is size of program: about three times the pass itself, and no loop written out (the log pass has 971 lines)."""

@@ -41,7 +41,7 @@ def test_passes_agree_on_deep_mixed_networks(kind: str, window: str) -> None:
         assert np.abs(reference.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
-@pytest.mark.deep(keep="dp-finite-9")
+@pytest.mark.deep
 @pytest.mark.parametrize("reach", [1, 9, 700])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("kind", ["dp-free", "dp"])
@@ -56,7 +56,7 @@ def test_passes_agree_on_biases_per_distance(kind: str, window: str, reach: int)
         assert np.abs(fast.forward(network, padded)[:, 40:] - slow).max() < 1e-10
 
 
-@pytest.mark.deep(keep="3-finite-table")
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("first", [0, 3])
@@ -75,7 +75,7 @@ def test_blocks_of_queries_change_nothing(rpe: str, window: str, first: int) -> 
     assert blocks.shape == (2, length - first, 3)
 
 
-@pytest.mark.deep(keep=("finite-table", "infinite-log"))
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log", "table"])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 def test_portions_of_queries_change_nothing(rpe: str, window: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +97,7 @@ def test_portions_of_queries_change_nothing(rpe: str, window: str, monkeypatch: 
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.deep
 def test_memory_of_dot_products_grows_like_the_array(monkeypatch: pytest.MonkeyPatch) -> None:
     """What XLA holds for a derivative: four times as much for twice the tokens all at once, twice in portions."""
     attention = random_network(np.random.default_rng(6), ["lin"] * 2, "dp", "finite", dtype="float32").layers[0].attention

@@ -61,6 +61,7 @@ def test_decays_survive_the_change_of_variable_and_the_pass_is_the_reference_pas
     np.testing.assert_allclose(outputs(network, tokens, 7)[..., 0], fast.forward(network, tokens)[:, 7:], atol=1e-5)
 
 
+@pytest.mark.deep(keep="log-finite")
 @pytest.mark.parametrize(("rpe", "window"), [("lin", "infinite"), ("log", "infinite"), ("log", "finite")])
 def test_decays_at_the_ends_of_their_range_can_be_stored(rpe, window, tmp_path):
     network = random_network(np.random.default_rng(0), [rpe] * 2, "dp-free", window, dtype="float32", bias=False)
@@ -240,6 +241,7 @@ def test_what_cannot_be_trained_is_refused():
     assert json.dumps(asdict(RECIPE))
 
 
+@pytest.mark.deep(only="parity")
 @pytest.mark.parametrize(
     "data",
     [

@@ -25,6 +25,7 @@ def dense(units: int = 5, dtype: str = "float64") -> LinearRNN:
     return LinearRNN(*(0.4 * rng.standard_normal(shape).astype(dtype) for shape in ((units, units), (units,), (units,))))
 
 
+@pytest.mark.deep(keep=("float64-1e-12-40", "float32-2e-05-1"))
 @pytest.mark.parametrize("length", [1, 40, 700])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-5)])
 def test_recurrence_and_convolution_are_the_same_function(length: int, dtype: str, tolerance: float) -> None:

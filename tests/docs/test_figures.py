@@ -43,7 +43,7 @@ def page_of(draw: Callable[..., Any], *data: Any) -> Any:
     return page
 
 
-@pytest.mark.deep(keep=".svg")
+@pytest.mark.deep
 @pytest.mark.parametrize("suffix", figures.SUFFIXES)
 def test_the_suffix_says_what_kind_of_file_it_is(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"tour{suffix}"
@@ -127,7 +127,7 @@ def check_page(page: Any) -> None:
 DRAWN = [name for name, answer in ANSWERS.items() if is_drawn(*answer)]
 
 
-@pytest.mark.deep(keep=("trained, compared", "coupling, spectrum of a file"))
+@pytest.mark.deep(keep="coupling, spectrum of a file")
 @pytest.mark.parametrize("name", DRAWN)
 def test_recorded_answers_are_drawn_without_collisions(name: str) -> None:
     kind, data = ANSWERS[name]

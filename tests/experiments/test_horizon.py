@@ -35,7 +35,7 @@ def near_optimal() -> tuple[Any, Any]:
     return bank, horizon.bank_network(bank)
 
 
-@pytest.mark.deep(only=("lin-2", "log-1"))
+@pytest.mark.deep(keep="lin-1")
 @pytest.mark.parametrize(("rpe", "layers"), [("lin", 1), ("log", 1), ("table", 1), ("lin", 2)])
 def test_the_response_is_what_the_network_answers(rpe: str, layers: int) -> None:
     network = horizon.random_start(rpe, 3, 5, 0, 4, layers, reach=7 if rpe == "table" else 0)
@@ -67,6 +67,7 @@ def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.Mo
     assert worst and all(found.error < 1.2 for found in worst)  # the law is approached, from above
 
 
+@pytest.mark.deep
 def test_a_wrong_bound_would_be_caught(near_optimal: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The best bank is so close to the bound for its weights that a bound half as large again, or of a longer lag, is beaten."""
     _, network = near_optimal
@@ -124,6 +125,7 @@ def test_weights_are_those_of_the_normalised_heads(near_optimal: tuple[Any, Any]
     assert doubled.weights == pytest.approx(2 * total - abs(nearest(bank.residual)), rel=1e-4)
 
 
+@pytest.mark.deep(keep="lin")
 @pytest.mark.parametrize("rpe", ["lin", "table"])
 def test_the_executor_stays_within_error_and_rounding(rpe: str) -> None:
     network = horizon.without_silent_heads(horizon.random_start(rpe, 4, 4, 1, 3, reach=9 if rpe == "table" else 0))
@@ -194,6 +196,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return choose
 
 
+@pytest.mark.deep
 def test_the_command_says_what_the_numbers_say(run: Any, made_up: Callable[[float], None], tmp_path: Any) -> None:
     made_up(1.25)
     done = run("experiment", "horizon", "--lags", 2, "--figure", tmp_path / "lags.png", "--json")

@@ -22,6 +22,7 @@ def _in_float64(network: Any) -> Any:
     return type(network)(*(jnp.asarray(np.asarray(getattr(network, name), np.float64)) for name in network.__dataclass_fields__))
 
 
+@pytest.mark.deep
 def test_positions_that_follow_the_patches_give_the_same_scores() -> None:
     """Prop 6.2 as an identity, and that it takes the positions: without them the scores differ."""
     order = orders(3)[2]
@@ -85,6 +86,7 @@ def test_a_short_run(run: Callable[..., Any], tmp_path: Path) -> None:
     show_orders(result.json)
 
 
+@pytest.mark.deep
 def test_orders_reach_the_batches() -> None:
     """What is trained on is in another order: the runs of a recurrent network differ."""
     images, labels = digits()

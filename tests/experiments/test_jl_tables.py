@@ -92,6 +92,7 @@ def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlE
         assert built["mse"] < 1e-3 * errors(experiment)[RNN, "original"]
 
 
+@pytest.mark.deep
 def test_constructed_transformers_are_certified_on_every_target() -> None:
     """Without training: the rows of Table 2, of the same sizes for all targets, and what really runs is below what is certified."""
     exact = jl_tables.exact_table_2(1)
@@ -110,6 +111,7 @@ def test_constructed_transformers_are_certified_on_every_target() -> None:
     assert "ordering altered" in sentence and "m_h = 1" in sentence
 
 
+@pytest.mark.deep(keep="exact")
 @pytest.mark.parametrize("dtype", ["exact", "float64"])
 def test_changed_weights_of_a_constructed_transformer_are_seen(dtype: str) -> None:
     """Sums over few positions: certified errors are attained at corners, and a changed weight moves them by what it changes."""

@@ -25,7 +25,7 @@ with jax.enable_x64(tokens.dtype == np.float64):
 """
 
 
-@pytest.mark.deep(keep="product")
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["product", "pair", "nested", "shift-chain-1"])
 def test_the_program_agrees_without_us(name: str, tmp_path: Path) -> None:
     net = built(name)

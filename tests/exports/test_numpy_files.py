@@ -43,7 +43,7 @@ def alone(folder: Path, tokens: np.ndarray) -> dict[str, np.ndarray]:
     return dict(np.load(folder / "found.npz"))
 
 
-@pytest.mark.deep(keep=("contrast", "pair"))
+@pytest.mark.deep(keep="contrast")
 @pytest.mark.parametrize("name", ["contrast", "product", "nested", "pair", "shift-chain-1"])
 def test_the_file_agrees_without_us(name: str, tmp_path: Path) -> None:
     net = built(name)
@@ -62,7 +62,7 @@ def test_the_file_agrees_without_us(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(seen[f"stream{number}"][:, settled:, net.slots[slot][0]], held[:, settled:], atol=2e-3)
 
 
-@pytest.mark.deep(only=NAMES[4:])
+@pytest.mark.deep(keep="lin-dp-free-finite")
 @pytest.mark.parametrize(("rpe", "kind", "window"), KINDS, ids=NAMES)
 def test_every_kind_of_layer(rpe: str, kind: str, window: str, tmp_path: Path) -> None:
     """The writer compares; in this process, with the functions that are copied into files."""
@@ -71,6 +71,7 @@ def test_every_kind_of_layer(rpe: str, kind: str, window: str, tmp_path: Path) -
     assert found["certified"] is False and float(found["difference"]) <= float(found["tolerance"]) < 1e-12  # type: ignore[arg-type]
 
 
+@pytest.mark.deep
 def test_literals_are_the_weights_to_the_last_bit(tmp_path: Path) -> None:
     network = random_one("log", "dp", "infinite", "float32")
     numpy_files.write(network, SLOTS, tmp_path / "net.py")
@@ -101,6 +102,7 @@ def test_a_changed_literal_is_seen(tmp_path: Path) -> None:
     assert np.abs(alone(tmp_path, tokens)["outputs"] - wanted).max() > limit
 
 
+@pytest.mark.deep(keep="numpy")
 @pytest.mark.parametrize("to", ["numpy", "jax"])
 def test_bad_places_and_formats_are_one_line(to: str, run: Callable[..., Any], tmp_path: Path) -> None:
     lf.build(lf.fixed(lags=(1,))).save(tmp_path / "net")

@@ -38,6 +38,7 @@ def test_a_rounding_that_hangs_on_the_last_bit_is_undecided() -> None:
     assert (tolerance(clear, heads_form(clear, SLOTS), tokens)[0, 0] < 1e-12).all()
 
 
+@pytest.mark.deep
 def test_it_covers_float32_and_is_not_far_too_large() -> None:
     tokens = np.random.default_rng(0).uniform(-1, 1, (50, 20, 2))
     for dtype, unit in (("float32", 2.0**-24), ("float64", 2.0**-53)):
@@ -48,6 +49,7 @@ def test_it_covers_float32_and_is_not_far_too_large() -> None:
         assert (off <= limit[..., 0]).all() and unit / 8 < off.max() < limit.max() < 2000 * off.max()
 
 
+@pytest.mark.deep
 def test_exact_networks_are_heads_only_where_floats_keep_them() -> None:
     forms = {
         name: prepared(built(name).transformer, built(name).slots, tokens_of(built(name), 8)).network.form
@@ -56,6 +58,7 @@ def test_exact_networks_are_heads_only_where_floats_keep_them() -> None:
     assert forms == {"contrast": "heads", "product": "kernels", "pair": "lags"}
 
 
+@pytest.mark.deep(keep="1e-06")
 @pytest.mark.parametrize("change", [1e-9, 1e-6])
 def test_a_changed_weight_leaves_the_tolerance(change: float) -> None:
     network, tokens = random_one("table", "dp", "finite"), np.random.default_rng(0).uniform(-1, 1, (20, 12, 2))

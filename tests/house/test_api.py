@@ -31,7 +31,7 @@ LEAST = {FixedBound: {"heads": 8}, AdaptiveBound: {"heads": 8}, KernelBound: {"h
 """What a class needs before anything else can be wrong with it."""
 
 
-@pytest.mark.deep(only=("Network", "limits", "train"))
+@pytest.mark.deep(only=("Diagnosis", "doctor", "Plan", "spectrum", "Comparison", "Network", "limits", "train"))
 @pytest.mark.parametrize("name", lf.__all__)
 def test_every_public_name_has_a_sentence_and_an_example_that_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -233,6 +233,7 @@ HEAVY = {"dask", "flint", "jax", "matplotlib", "networkx", "numpy", "optax", "ri
 BOUND = ["bound", "thm-3.1", "--lags", "4", "--heads", "256", "--json"]
 
 
+@pytest.mark.deep(keep=("arguments0-loaded0", "arguments3-loaded3"))
 @pytest.mark.parametrize(
     ("arguments", "loaded"),
     [

@@ -150,6 +150,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return json.loads((folder / "results.json").read_text())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(len(bad_rows())), ids=[f"{language} {a[-1][-40:]}" for language, a, _ in bad_rows()])
 def test_enormous_expressions_are_refused_in_one_line(number: int, results: list[dict[str, Any]]) -> None:
     _, _, says = bad_rows()[number]
@@ -162,6 +163,7 @@ def test_enormous_expressions_are_refused_in_one_line(number: int, results: list
     assert result["bytes"] < BYTES
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(len(LARGE)), ids=[" ".join(a)[:60] for a in LARGE])
 def test_large_inputs_end_with_an_answer(number: int, results: list[dict[str, Any]]) -> None:
     result = results[len(bad_rows()) + number]

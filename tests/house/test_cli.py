@@ -485,7 +485,7 @@ def test_target_files(run: Run, tmp_path: Path) -> None:
         assert run("build", "fixed", "--target", target, "--out", tmp_path / "other").code == 2
 
 
-@pytest.mark.deep(only=("heavy_tail", "low_rank", "sines", "smooth_coupling"))
+@pytest.mark.deep(only=("adaptive_kernels", "addition", "copying", "induction", "heavy_tail", "low_rank", "sines", "smooth_coupling"))
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.stem)
 def test_examples(run: Run, example: Path, tmp_path: Path) -> None:
     kind = tomllib.loads(example.read_text())["kind"]
@@ -576,6 +576,7 @@ def test_chains_whose_card_or_weights_lie(run: Run, tmp_path: Path) -> None:
     assert run("verify", out).code == 1
 
 
+@pytest.mark.deep
 def test_a_sample_that_is_too_narrow_is_written_and_violated(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "net"
     built = run("build", "adaptive", "--target", EXAMPLES / "pair.toml", "--encode", "barron", "--width", "4", "--out", out, "--json")
@@ -625,7 +626,7 @@ def test_dependencies_are_shown(run: Run) -> None:
     assert run("theorems", "--target", EXAMPLES / "tree.toml", "--json").json["layers"] == 3
 
 
-@pytest.mark.parametrize("lag,rpe", [(64, "lin"), (64, "log")])
+@pytest.mark.parametrize("lag,rpe", [(64, "lin"), pytest.param(64, "log", marks=pytest.mark.deep)])
 def test_long_lags(run: Run, tmp_path: Path, lag: int, rpe: str) -> None:
     result = run(
         "build",

@@ -214,7 +214,7 @@ while True:
 """
 
 
-@pytest.mark.deep(only=("fast-exchange", "fast-two steps"))
+@pytest.mark.deep(keep="synchronous-exchange")
 @WAYS
 @pytest.mark.parametrize("disk", ["fast", "synchronous"])
 def test_killed_at_random_moments(tmp_path: Path, way: str, disk: str) -> None:

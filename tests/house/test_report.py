@@ -67,6 +67,9 @@ def is_drawn(kind: type[Result], data: dict[str, Any]) -> bool:
     return kind.drawn_by is not None and (kind is not limits.Horizon or "curves" in data)
 
 
+@pytest.mark.deep(
+    keep=("adaptive, spectrum", "kernel, limits", "limits, lag law mixed", "limits, horizon figure", "limits, positions", "plan, chain")
+)
 @pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if is_drawn(*answer)])
 def test_answers_are_drawn(name: str, tmp_path: Path) -> None:
     kind, data = ANSWERS[name]

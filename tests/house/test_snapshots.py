@@ -196,7 +196,7 @@ def recorded_answers(family: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{family}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.deep(keep=("bound", "claims", "theorems"))
+@pytest.mark.deep(keep=("claims", "theorems"))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_json_is_as_recorded(family: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -51,6 +51,7 @@ def test_one_state_is_exact_for_an_exponential() -> None:
     assert above("log", parse_kernel("s**-2"), 1).value < 1e-12
 
 
+@pytest.mark.deep
 def test_two_states_follow_a_wave_that_heads_cannot() -> None:
     wave = parse_kernel("cos(s)*exp(-s/3)")
     assert below("ssm", wave, 1).value > 0.6 and above("ssm", wave, 2).value < 1e-14 and above("rnn", wave, 2).value < 1e-13
@@ -134,6 +135,7 @@ def response(space: StateSpace, length: int) -> np.ndarray:
     return np.array(result) + nearest(space.skip) * (np.arange(length) == 0)
 
 
+@pytest.mark.deep(keep="cos(s)*exp(-s/3)-2")
 @pytest.mark.parametrize("text,states", [("exp(-(s-8)**2/8)", 4), ("cos(s)*exp(-s/3)", 2)])
 def test_realisations_reach_what_is_said(text: str, states: int) -> None:
     """The worst sequence of signs, run through the recurrence, errs by the certified number."""
@@ -232,6 +234,7 @@ def test_parameters_are_counted_as_said() -> None:
     assert [parameters(name, 4) for name in architectures.ARCHITECTURES] == [8, 9, 4, 9, 9]
 
 
+@pytest.mark.deep
 def test_the_curse_of_memory() -> None:
     """A power law: states and windows grow as the error falls, one log head does not."""
     kernel, errors = parse_kernel("s**-2"), (0.1, 0.01, 0.001)
@@ -264,6 +267,7 @@ def test_both_sides_of_every_class(text: str) -> None:
             assert [row[side] for row in rows] == sorted((row[side] for row in rows), reverse=True)
 
 
+@pytest.mark.deep
 def test_the_command(run: Callable[..., Any]) -> None:
     shown = run("limits", "architectures", "--kernel", "exp(-s)", "--sizes", "2,1", "--error", "0.01")
     words = ("linear RNN", "SSM", "CNN", "Transformer, log", "needs at least", "w = 2")

@@ -44,6 +44,7 @@ def test_merged_edges_leave_the_sequence_as_it_is() -> None:
                 assert transform_at(merged, (family, fmpq(5, 4))).overlaps(transform_at(dual, (family, fmpq(5, 4))))
 
 
+@pytest.mark.deep(keep="lin")
 @pytest.mark.parametrize("family", ["lin", "log"])
 def test_no_head_exceeds_the_supremum(family: str) -> None:
     rng = random.Random(1)
@@ -109,7 +110,7 @@ def test_the_zero_bank_costs_one() -> None:
     assert upper_bound(PricedBank((), (), fmpq(0)), 7, UNIT) == 1
 
 
-@pytest.mark.deep(keep=("8-log", "8-mixed"))
+@pytest.mark.deep(keep="8-log")
 @pytest.mark.parametrize("rpe", ["log", "mixed"])
 @pytest.mark.parametrize("bits", [8, 24])
 def test_far_lags_are_out_of_reach(rpe: str, bits: int) -> None:

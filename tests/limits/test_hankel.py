@@ -123,7 +123,7 @@ def test_a_claim_that_is_too_high_is_not_shown(text: str, rpe: Any) -> None:
             check_lower_bound(kernel, rpe, 2, broken)
 
 
-@pytest.mark.deep(keep="1")
+@pytest.mark.deep
 @pytest.mark.parametrize("heads", [1, 2, 3, 4])
 def test_the_two_sides_of_an_inverse_square(run: Callable[..., Any], heads: int) -> None:
     answer = run("limits", "kernel", "--kernel", "(s+1)**-2", "--heads", heads, "--json").json
@@ -133,7 +133,7 @@ def test_the_two_sides_of_an_inverse_square(run: Callable[..., Any], heads: int)
     assert answer["upper"] <= known[heads]
 
 
-@pytest.mark.deep(keep=("exp(-(s-8)**2/8)-600-2", "(1+s)*exp(-s/5)-None-2"))
+@pytest.mark.deep(keep="(1+s)*exp(-s/5)-None-2")
 @pytest.mark.parametrize("heads", [2, 4, 6, 8])
 @pytest.mark.parametrize("text,most", [("(s+1)**-1.5", 14), ("exp(-(s-8)**2/8)", 600), ("(1+s)*exp(-s/5)", None)])
 def test_both_sides_are_certified(run: Callable[..., Any], text: str, most: float | None, heads: int) -> None:
@@ -144,6 +144,7 @@ def test_both_sides_are_certified(run: Callable[..., Any], text: str, most: floa
         assert 0 < answer["lower"] <= answer["upper"] and answer["ratio"] <= most
 
 
+@pytest.mark.deep
 def test_one_head_is_exact(run: Callable[..., Any]) -> None:
     for text, rpe in (("exp(-s/5)", "lin"), ("s**-2", "log"), ("3*exp(1-s/7)", "lin")):
         answer = run("limits", "kernel", "--kernel", text, "--heads", 1, "--rpe", rpe, "--json").json

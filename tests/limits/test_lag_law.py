@@ -27,6 +27,7 @@ def random_heads(seed: int, rpe: str, lag: int) -> tuple[tuple[str, fmpq], ...]:
     return tuple(head(rpe) for _ in range(rng.randint(1, lag - 1)))
 
 
+@pytest.mark.deep(keep=("lin", "mixed"))
 @pytest.mark.parametrize("rpe", ["lin", "log", "mixed"])
 def test_a_hundred_random_sets_of_too_few_heads_err_by_one(rpe: str) -> None:
     for seed in range(100 if rpe != "mixed" else 30):

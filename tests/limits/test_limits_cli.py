@@ -83,6 +83,7 @@ def tampered(data: dict[str, Any], kind: str) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.deep(only="type")
 @pytest.mark.parametrize("kind", ["lower claim", "upper claim", "weight", "residual", "dual value", "unit", "lag", "type"])
 def test_tampered_certificates_are_caught(run: Run, lag_file: Path, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t.json"

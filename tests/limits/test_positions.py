@@ -229,7 +229,7 @@ def test_the_table_of_a_coarse_arithmetic() -> None:
         assert len(sides) == 20 and all(0 <= low <= high <= 1 for low, high in sides)
 
 
-@pytest.mark.deep(keep="bfloat16")
+@pytest.mark.deep(keep="bfloat16-resolved0-0.8592")
 @pytest.mark.parametrize(("dtype", "resolved", "lower"), [("bfloat16", [1], 0.8592), ("float32", [1, 2], 0.70655)])
 def test_given_heads_are_audited(dtype: str, resolved: list[int], lower: float) -> None:
     found = lf.limits.positions("kerple", kerple="20:0.5,10:1,6:2,4:1,2:0.1", longest=4, dtype=dtype)

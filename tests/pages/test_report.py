@@ -83,6 +83,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     return make
 
 
+@pytest.mark.deep(keep=("lin", "log"))
 @pytest.mark.parametrize("name", ["lin", "log", "nested tmx"])
 def test_a_page_is_well_formed_and_asks_for_nothing(page: Callable[[str], str], name: str) -> None:
     found = checked(page(name))

@@ -31,6 +31,7 @@ SMALL: dict[str, Callable[[], lf.Target]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SMALL)
 def test_rows_of_small_targets_are_built_and_certified(name: str) -> None:
     found = lf.plan(SMALL[name](), error=0.1)
@@ -98,6 +99,7 @@ def test_the_front_by_brute_force(sizes: list[tuple[int, int, int] | None]) -> N
         assert marked == beaten
 
 
+@pytest.mark.deep
 def test_smoothness_buys_width() -> None:
     """Splines need error^(-1/2) neurons, Barron samples error^(-2): both widths are what the bounds ask for, built or not."""
     target = lf.fixed(lags=(2,), readout="tanh(m1)")
@@ -113,6 +115,7 @@ def test_smoothness_buys_width() -> None:
     assert width(1e-4, "barron") > 10**6 * width(1e-4, "spline")
 
 
+@pytest.mark.deep
 def test_depth_instead_of_width() -> None:
     """Proposition 4.5 beside Theorem 4.1: a layer more, and heads and sampled lag neurons of one memory instead of the sum over both."""
     found = lf.plan(lf.adaptive([-1, 1], {"m1": [1, 2], "m2": [3, 1]}, readout="m1 + m2"), error=0.05, build=False)
@@ -197,12 +200,14 @@ def test_json(run: Callable[..., Any]) -> None:
     assert row["options"] == {"depth": 2, "bank": "minimal", "ffn": "spline"} and row["binds"].startswith("heads: ")
 
 
+@pytest.mark.deep
 def test_nothing_reaches_the_error(run: Callable[..., Any]) -> None:
     """Undecided: exit code 3, every row with its reason."""
     done = run("plan", "--lags", 2, "--error", 1e-20, "--dtype", "float32", "--theorem", "shift-chain")
     assert done.code == 3 and "float32 cannot hold lag 2" in done.out and "precision" in done.out and done.err == ""
 
 
+@pytest.mark.deep
 def test_the_page_shows_what_the_command_prints(run: Callable[..., Any]) -> None:
     page = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
     done = run("plan", "--lags", 3, "--error", 0.01)

@@ -26,7 +26,7 @@ def _always_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     jax.clear_caches()
 
 
-@pytest.mark.deep(keep=("lin-infinite-150", "mixed-finite-64"))
+@pytest.mark.deep
 @pytest.mark.parametrize("length", [1, 64, 150])
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("heads", HEADS)
@@ -76,6 +76,7 @@ def test_twice_the_tokens_cost_twice_as_much_and_not_four_times() -> None:
     assert plain[1] > 3.5 * plain[0] and plain[1] > 20 * long
 
 
+@pytest.mark.deep
 def test_what_blocks_do_not_know_goes_through_the_plain_pass() -> None:
     rng = np.random.default_rng(2)
     tokens = jnp.asarray(rng.uniform(-1, 1, (2, 30, 3)).astype(np.float32))

@@ -23,7 +23,7 @@ ROLES = {
 }  # fmt: skip
 
 
-@pytest.mark.deep(keep=("thm-3.1", "thm-4.4", "jl-4.2"))
+@pytest.mark.deep(keep=("thm-3.1", "thm-4.4"))
 @pytest.mark.parametrize("name", BUILDING)
 def test_every_slot_head_and_neuron_is_explained(name: str) -> None:
     case = THEOREMS[name].cases[0]

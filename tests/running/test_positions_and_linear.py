@@ -40,6 +40,7 @@ def blind(kind: str, window: str, dtype: str = "float64", seed: int = 3) -> Tran
 KINDS = [("dp", "finite"), ("dp", "full"), ("linear", "finite"), ("linear", "full")]
 
 
+@pytest.mark.deep(keep="linear-full")
 @pytest.mark.parametrize(("kind", "window"), KINDS)
 def test_both_executors_agree(kind: str, window: str) -> None:
     network, tokens = blind(kind, window), np.random.default_rng(0).uniform(-1, 1, (3, LENGTH, 2))
@@ -76,6 +77,7 @@ def test_arrays_longer_than_the_table_are_refused(run_it: object) -> None:
         run_it(blind("dp", "finite"), np.zeros((1, LENGTH + 1, 2)))  # type: ignore[operator]
 
 
+@pytest.mark.deep(keep=("dp-full-float64", "linear-full-float64"))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("kind", "window"), KINDS)
 def test_enclosures_contain_what_runs_and_the_exact_function(kind: str, window: str, dtype: str) -> None:
@@ -117,6 +119,7 @@ def test_linear_attention_over_the_infinite_past_is_no_network(tmp_path: Path) -
         bundle.load(read_files(tmp_path / "net"))
 
 
+@pytest.mark.deep
 def test_roles_trace_and_patterns() -> None:
     network, tokens = blind("linear", "finite"), np.random.default_rng(0).uniform(-1, 1, (LENGTH, 2))
     assert {head["role"] for layer in mechanism(network, plain_slots(network)) for head in layer["heads"]} == {"correlate"}

@@ -47,7 +47,7 @@ def difference(network: Transformer, tokens: np.ndarray, cuts: list[int]) -> flo
     return float(np.abs(np.concatenate(found, axis=-1) - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.deep(keep=("None-lin", "3-lin and log", "3-table"))
+@pytest.mark.deep
 @pytest.mark.parametrize("case", STREAMED)
 @pytest.mark.parametrize("batch", [None, 1, 3])
 def test_parts_add_up_to_the_whole(case: str, batch: int | None) -> None:
@@ -124,6 +124,7 @@ def test_the_memory_does_not_grow_and_is_not_changed() -> None:
     assert all((a == b).all() for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True))
 
 
+@pytest.mark.deep
 def test_lengths_share_a_few_programs() -> None:
     assert [(piece.start, piece.stop) for piece in pieces(11)] == [(0, 8), (8, 10), (10, 11)]
     assert [piece.stop - piece.start for piece in pieces(2 * LARGEST + 3)] == [LARGEST, LARGEST, 2, 1]
@@ -147,7 +148,7 @@ def test_a_million_tokens_stay_within_the_certificate() -> None:
     assert sum(leaf.nbytes for leaf in jax.tree.leaves(memory)) < 1000
 
 
-@pytest.mark.deep(keep=("None-lin", "3-lin and log", "3-table"))
+@pytest.mark.deep
 @pytest.mark.parametrize("case", STREAMED)
 @pytest.mark.parametrize("batch", [None, 1, 3])
 def test_long_arrays_run_by_blocks(case: str, batch: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +186,7 @@ def test_new_lengths_do_not_compile() -> None:
     assert np.abs(whole - wanted).max() <= net.certificate.certified
 
 
+@pytest.mark.deep(keep="finite window")
 @pytest.mark.parametrize(
     "network",
     [
@@ -239,6 +241,7 @@ def test_bad_tokens_are_refused() -> None:
     assert net.step(memory, [0.5])[1].shape == () and net.step(many, [0.5, 0.25])[1].shape == (2,)
 
 
+@pytest.mark.deep
 def test_nothing_is_computed_in_more_bits_than_the_network_has() -> None:
     stream = TokenByToken(made("lin", dtype="float32"))
     memory, output = stream.step(stream.start(), np.zeros(2))

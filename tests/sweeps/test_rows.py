@@ -105,6 +105,7 @@ def test_an_interruption_stops_the_sweep_and_is_no_row(monkeypatch: pytest.Monke
     assert [row["lag"] for row in run_jobs(calls, store=store)] == [1, -2, -3]
 
 
+@pytest.mark.deep
 def test_a_row_does_not_depend_on_the_jobs_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search for one lag goes on from what it found for others; a job begins with nothing."""
     forgotten: list[int] = []

@@ -126,6 +126,7 @@ def test_floats_are_certified_with_the_rounding_of_what_runs(name: str, code: st
             assert all(upper(abs(arb(float(y)) - value)) <= chain.certified for y in row)
 
 
+@pytest.mark.deep
 def test_floats_are_refused_beyond_their_precision() -> None:
     target = lf.sequence("x1*x2*x3*x4*x5*x6*x7 + x8*x9 - x10", alphabet=(0, 1))
     with pytest.raises(lf.Refusal, match=r"rounding 0\.0") as refused:

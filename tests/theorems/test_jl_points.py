@@ -125,7 +125,7 @@ def test_singular_values_are_enclosed() -> None:
     assert found.sigma_error < 1e-8
 
 
-@pytest.mark.deep(keep="4")
+@pytest.mark.deep
 @pytest.mark.parametrize("count", [4, 8, 16])
 def test_nearest_point_in_the_square_is_certified(count: int) -> None:
     target = nearest_point(count)
@@ -274,6 +274,7 @@ def test_neurons_across_coordinates_are_refused_on_boxes() -> None:
         verify(broken, target, "centred", "spline")
 
 
+@pytest.mark.deep
 def test_executors_agree_and_slots_have_names() -> None:
     built, _ = certified("shared", None, "exact")
     rounded = build(built.target, error=0.05, dtype="float64").network

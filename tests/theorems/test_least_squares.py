@@ -71,6 +71,7 @@ def test_other_weights_are_worse_by_pythagoras(data: st.DataObject, rpe: Any, de
         assert abs(reached.most - optimum.most - step * step * head) <= arb(2) ** -28 * (step * step * head + optimum.most)
 
 
+@pytest.mark.deep(keep="2")
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_optimised_decays_reach_the_known_optima(heads: int) -> None:
     net = lf.build(lf.fixed(lags=(4,)), norm="mean-square", tokens="signs", heads=heads)
@@ -115,6 +116,7 @@ def test_every_affine_read_out_is_served_by_the_same_weights() -> None:
     assert names == ["memory 1", "memory 2", "read-out"] and all(part.holds for part in net.certificate.parts)
 
 
+@pytest.mark.deep(keep=("lin-decays0-float64", "log-decays1-float32"))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rpe,decays", [("lin", (0.5, 1.5)), ("log", (10.0, 12.0))])
 def test_floats_are_certified_after_rounding(dtype: str, rpe: str, decays: tuple[float, ...]) -> None:
@@ -233,6 +235,7 @@ def test_flags_read_numbers_or_the_word(run: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.deep
 def test_comparisons_speak_of_the_worst_case() -> None:
     best, minimal = lf.build(lf.fixed(lags=(2,)), norm="mean-square", decays=(1.0, 2.0)), lf.build(lf.fixed(lags=(2,)), error=0.1)
     found = lf.compare(best, minimal, sequences=4)

@@ -289,6 +289,7 @@ def test_restored_chains_are_exact(target: FixedMemory, options: dict[str, Any])
     assert (fast.forward(built.network, tokens)[:, lag:] == wanted(target, tokens)[:, lag:]).all()
 
 
+@pytest.mark.deep(keep="None")
 @pytest.mark.parametrize("alphabet", [None, LETTERS])
 def test_one_layer_is_a_chain_too(alphabet: tuple[fmpq, ...] | None) -> None:
     target = FixedMemory((2,), alphabet=alphabet)

@@ -107,6 +107,7 @@ def test_every_adaptive_example_is_in_the_gallery() -> None:
     assert adaptive == set(GALLERY) and len(adaptive) >= 6
 
 
+@pytest.mark.deep(keep=("pair-lin-tmx", "pointer-log-tmx"))
 @pytest.mark.parametrize("attention", ["dp", "tmx"])
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("name", sorted(GALLERY))
@@ -138,7 +139,13 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.deep(only=("log-dp-nested-{'bank': 'paper', 'heads': 96}", "log-dp-prop_4_2-{'bank': 'paper', 'heads': 32}"))
+@pytest.mark.deep(
+    keep=(
+        "log-dp-pair-{'layers': 'deep', 'rounding': 'relu'}",
+        "lin-tmx-prop_4_2-{'bank': 'paper', 'heads': 32}",
+        "log-dp-nested_twice-{'encode': 'barron'}",
+    )
+)
 @pytest.mark.parametrize("name,options", OPTIONS, ids=str)
 @pytest.mark.parametrize("rpe,attention", [("lin", "tmx"), ("log", "dp")])
 def test_options(name: str, options: dict[str, Any], rpe: Any, attention: str) -> None:
@@ -238,6 +245,7 @@ def test_tmx_and_dot_products_agree() -> None:
         assert [c["per_head"] for c in costs] == [2 * dims**2 + 1, dims + 1] and [c["order"] for c in costs] == ["O(D^2)", "O(D)"]
 
 
+@pytest.mark.deep
 def test_the_rounding_threshold_is_visible() -> None:
     """Too few Barron neurons put a lag wrong: violated, naming token and margin; at the theorem's width it is exact."""
     chosen = example("pair")
@@ -334,7 +342,7 @@ def tampered(array: np.ndarray, index: tuple[int, ...], change: fmpq) -> np.ndar
     return copy
 
 
-@pytest.mark.deep(keep="lin-dp-ideal")
+@pytest.mark.deep
 @pytest.mark.parametrize("rounding", ["ideal", "relu"])
 @pytest.mark.parametrize("rpe,attention", [("lin", "dp"), ("log", "dp"), ("log", "tmx")])
 def test_sabotage(rpe: Any, attention: str, rounding: str) -> None:
@@ -442,6 +450,7 @@ def test_tiny_samples_are_violated_quietly(seed: int) -> None:
     assert certificate.verdict is Verdict.VIOLATED and certificate.witness >= 0
 
 
+@pytest.mark.deep(keep="log-tmx")
 @pytest.mark.parametrize("rpe,attention", [("lin", "dp"), ("log", "tmx"), ("log", "dp")])
 def test_positions_before_the_cone_do_no_harm(rpe: Any, attention: str) -> None:
     """Near the start of an array a lag is read off a token that is not there, and may be anything; later positions are right."""
@@ -546,6 +555,7 @@ def test_banks_of_one_layer_reach_differently_far() -> None:
     assert np.isfinite(output).all()
 
 
+@pytest.mark.deep
 def test_a_float_network_that_could_overflow_is_refused() -> None:
     chosen = example("nested")
     built = build(chosen, rpe="lin", dtype="float64")

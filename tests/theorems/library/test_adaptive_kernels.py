@@ -96,6 +96,7 @@ def test_the_banks_of_the_proof_keep_its_rate() -> None:
     assert net.broken("decay", layer=2, by=0.01)[2].verdict is lf.Verdict.VIOLATED
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "dtype"), [("exponential", "float32"), ("exponential", "float64"), ("steep", "float32")])
 def test_floats_are_certified_with_their_roundings(name: str, dtype: str) -> None:
     net, target = built(name, dtype=dtype), target_of(name)
@@ -181,6 +182,7 @@ def test_commands(run: Callable[..., Any], tmp_path: Any) -> None:
     assert lf.load_target("examples/adaptive_kernels.toml").description.startswith("adaptive-kernels(exp(-s**2/8), shift")
 
 
+@pytest.mark.deep
 def test_a_neuron_that_overflows_is_not_certified() -> None:
     """Nothing reads it, and it is infinite for one letter: infinity times 0 is no number."""
     network, target = built("exponential", dtype="float32").transformer, target_of("exponential")

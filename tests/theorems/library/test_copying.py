@@ -37,6 +37,7 @@ def test_on_admissible_strings_copying_is_hard_induction(letters: int, n: int, s
     assert (target.values(np)(tokens)[:, asked] == wanted).all()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 def test_all_strings_are_copied_within_the_certificate(dtype: str) -> None:
     target = copying(letters=3, n=3, string=5)
@@ -48,6 +49,7 @@ def test_all_strings_are_copied_within_the_certificate(dtype: str) -> None:
     assert len(tokens) > 100 and certificate.certified / 10 <= errors.max() <= certificate.certified
 
 
+@pytest.mark.deep
 def test_the_longest_strings_are_drawn_and_copied() -> None:
     """de Bruijn: A^{n−1} + n − 2 letters, every n−1 letters exactly once."""
     target = copying(letters=4, n=3, string=17)
@@ -61,6 +63,7 @@ def test_the_longest_strings_are_drawn_and_copied() -> None:
         copying(letters=4, n=3, string=18)
 
 
+@pytest.mark.deep
 def test_repeated_letters_are_refused_and_not_copied() -> None:
     target = copying(letters=3, n=2, string=3)
     tokens = target.word_tokens(target.marked(np.array([[0, 1, 0]])))
@@ -85,6 +88,7 @@ def test_no_machine_with_three_states_copies_more_than_three_strings() -> None:
     assert least_bits(2, 2) == 2 and least_bits(26, 10) == 48 and 2**47 < 26**10 <= 2**48
 
 
+@pytest.mark.deep
 def test_bounds_and_broken_weights() -> None:
     target = copying(letters=3, n=3, string=6)
     promised = lf.bound("copying", target, error=1e-3)

@@ -43,7 +43,7 @@ def all_tokens(n: int) -> np.ndarray:
     return np.array(list(itertools.product((0.0, 1.0), repeat=n)))[..., None]
 
 
-@pytest.mark.deep(keep="float32")
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_all_sequences_of_short_lengths(dtype: str) -> None:
     network = built(dtype).network
@@ -53,6 +53,7 @@ def test_all_sequences_of_short_lengths(dtype: str) -> None:
     assert (reference.forward(network, all_tokens(7)) == all_tokens(7)[:, :1, 0]).all()
 
 
+@pytest.mark.deep(keep="exact")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_certificates(dtype: str) -> None:
     target = FirstTarget(LONGEST)
@@ -91,6 +92,7 @@ def test_the_worst_mean_is_attained() -> None:
         assert worst == pytest.approx(upper(distance(n, fmpq(2), arb(0))), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_fixed_logit_is_right_up_to_its_horizon_and_wrong_beyond(dtype: str) -> None:
     """β = 4: all others together weigh a quarter at 19 tokens, a half at 55, three quarters at 164; the table is long enough for all."""
@@ -179,6 +181,7 @@ def test_targets() -> None:
             target.check_tokens(wrong, "here")
 
 
+@pytest.mark.deep
 def test_commands(run: Callable[..., Any], tmp_path: Any) -> None:
     made = run("build", "first", "--longest", "16", "--dtype", "float32", "--out", tmp_path / "net", "--json")
     assert made.code == 0 and made.json["certified"] == 0, made.err

@@ -121,6 +121,7 @@ def test_bounds_have_the_closed_form() -> None:
         lf.bound("in-context-gd", target, least=0.5, most=3.0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["plane", "long"])
 def test_floats_are_certified_for_the_whole_box(name: str, dtype: str) -> None:
@@ -151,6 +152,7 @@ def test_the_closed_form_pays_for_all_sizes(dtype: str) -> None:
             )
 
 
+@pytest.mark.deep
 def test_floats_are_refused_where_descent_diverges() -> None:
     target = lf.task("in-context-gd", features=4, examples=8, steps=8, rate="2")
     with pytest.raises(lf.Refusal) as refused:
@@ -222,6 +224,7 @@ def test_changed_weights_are_caught(dtype: str) -> None:
             certified(other, "plane")
 
 
+@pytest.mark.deep
 def test_slots_hold_residuals_and_predictions() -> None:
     net, target = lf.build(target_of("plane"), dtype="float64"), target_of("plane")
     tokens = target.draw(np.random.default_rng(5), (1, target.length))[0]
@@ -241,6 +244,7 @@ def test_bad_parameters_are_refused(given: dict[str, Any], text: str) -> None:
         lf.task("in-context-gd", **given)
 
 
+@pytest.mark.deep
 def test_commands(run: Callable[..., Any], tmp_path: Any) -> None:
     made = run(
         "build",

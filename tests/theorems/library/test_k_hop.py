@@ -109,6 +109,7 @@ ALL_SHORT = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("case", ALL_SHORT)
 def test_all_short_sequences_are_right_in_both_executors(case: tuple[int, int, int, str, str, str]) -> None:
     """Every sequence, its prefixes included, as y_t depends on the tokens up to t only."""
@@ -163,6 +164,7 @@ def test_exact_networks_of_any_size_err_by_nothing(hops: int, size: int, length:
     assert sizes(found.target, layers, rounding).items() <= chain.sizes.items()
 
 
+@pytest.mark.deep
 def test_slots_hold_what_their_names_say() -> None:
     """The stream of a random sequence: letters, one-hot vectors, pointers and the letters there."""
     found = built(13, 4, 40)
@@ -243,6 +245,7 @@ def sabotages(found: Construction) -> dict[str, Transformer]:
     return {f"{layer} {part} {place}": changed(network, layer, part, place, to) for layer, part, place, to in changes}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", pytest.param("float32", marks=pytest.mark.deep)])
 def test_changed_weights_are_caught(dtype: str) -> None:
     found = built(4, 3, 10, dtype)
@@ -276,6 +279,7 @@ def test_other_targets_and_other_chains_are_caught() -> None:
         verify(found.network, found.target, "minimal", "spline")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.deep)])
 def test_an_attack_on_float_weights_never_beats_the_certificate(rounds: int) -> None:
     """Random relative changes of all weights, small and large: no sequence errs by more than is certified."""

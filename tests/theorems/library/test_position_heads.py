@@ -36,6 +36,7 @@ def errors(net: lf.Network, tokens: np.ndarray) -> np.ndarray:
     return np.abs(net(tokens) - net.target.values(np)(tokens))[..., net.target.settled :]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("dtype", "most"), [("exact", 4.6e-7), ("float32", 1.2e-6), ("float64", 4.6e-7)])
 def test_lag_200_of_256_tokens_with_one_head(dtype: str, most: float) -> None:
     net = built(lf.fixed(lags=200), length=256, error=1e-4, dtype=dtype)
@@ -61,7 +62,7 @@ def test_the_error_is_what_the_other_tokens_weigh(sharpness: int) -> None:
     assert 2 * rows.share <= promised * (1 + 2**-28) and promised <= 2 * rows.share * (1 + 2 * math.exp(-6 * sharpness) + 1e-8)
 
 
-@pytest.mark.deep(keep="float32-tree")
+@pytest.mark.deep
 @pytest.mark.parametrize("name", GALLERY)
 @pytest.mark.parametrize("dtype", ["exact", "float32", "float64"])
 def test_the_gallery_runs_through_softmax_with_one_head_per_memory(name: str, dtype: str) -> None:
@@ -75,7 +76,7 @@ def test_the_gallery_runs_through_softmax_with_one_head_per_memory(name: str, dt
     assert errors(net, random_tokens(target, 50, 40)).max() <= found.certified * (1 + 1e-9)
 
 
-@pytest.mark.deep(keep="float32")
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 def test_all_short_sequences(dtype: str) -> None:
     """Brute force over every sequence of the longest array, and of a shorter one."""
@@ -95,6 +96,7 @@ def test_letters_of_fixed_memories() -> None:
     assert narrow.certificate.witness >= (1 - 1e-7) * narrow.certificate.certified
 
 
+@pytest.mark.deep
 def test_both_executors_and_balls_agree() -> None:
     target = example("tree")
     exact, floats = built(target), built(target, dtype="float64")
@@ -151,6 +153,7 @@ def test_refusals_say_what_would_do(options: dict[str, Any], reason: str, ways: 
         assert built(lf.fixed(lags=20), **ways[0]).certificate.verdict is Verdict.HOLDS
 
 
+@pytest.mark.deep
 def test_longer_arrays_are_refused() -> None:
     net = built(lf.fixed(lags=2), length=8)
     with pytest.raises(lf.InputError, match="positions for 8 tokens"):
@@ -172,6 +175,7 @@ def added(array: np.ndarray, where: Any, by: fmpq) -> np.ndarray:
     return changed
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 def test_changed_weights_are_caught(dtype: str) -> None:
     target = example("nested")
@@ -215,6 +219,7 @@ def test_rounding_left_out_is_caught() -> None:
     assert found.verdict is Verdict.VIOLATED and any("does not round" in fault for fault in found.faults)
 
 
+@pytest.mark.deep
 def test_rounded_scores_are_counted() -> None:
     """A sharpness that is no power of 2 costs bits: scores are no longer exact in float32, and the share is larger, not smaller."""
     target = lf.fixed(lags=3)
@@ -294,6 +299,7 @@ def test_the_costs_are_shown_and_drawn(tmp_path: Any, capsys: Any) -> None:
     assert "absolute: heads" in capsys.readouterr().out and repr(found) == "<LagCosts of 2 lags>"
 
 
+@pytest.mark.deep
 def test_a_neuron_that_overflows_is_not_certified() -> None:
     """Nothing reads it, and only one corner in 256 makes it infinite: one that no witness visits. Infinity times 0 is no number."""
     target = lf.fixed((1, 2, 3), dim=2)
@@ -327,6 +333,7 @@ def test_numbers_that_doubles_do_not_hold_widen_scores() -> None:
     assert (plain.details["scores"], found.details["scores"]) == ("exact", "rounded") and found.certified >= plain.certified
 
 
+@pytest.mark.deep
 def test_what_cannot_be_certified_is_refused_in_one_line() -> None:
     target = lf.fixed(lags=1)
     network = built(target, length=4, dtype="float32").transformer

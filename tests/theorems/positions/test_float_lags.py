@@ -55,7 +55,7 @@ def test_what_is_not_said_is_chosen_for_the_arithmetic() -> None:
         Adaptive(dtype="float64", heads=7)
 
 
-@pytest.mark.deep(keep="float32-2-0.01")
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "dtype,lag,error",
     [("float32", 1, 1e-3), ("float32", 2, 0.01), ("float32", 3, 0.11), ("float32", 4, 0.5),
@@ -83,6 +83,7 @@ def test_balanced_banks_beat_minimal_ones() -> None:
         assert 4 * budget < best and bank.heads <= 8
 
 
+@pytest.mark.deep
 def test_refusals_have_a_reason_and_a_way_out() -> None:
     with pytest.raises(Refusal, match="float32 cannot hold lag 9 of m: no balanced lin bank is better than none") as beyond:
         build(copies(9), dtype="float32")

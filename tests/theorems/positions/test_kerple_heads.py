@@ -29,6 +29,7 @@ from verify.limits.powers import audit_powers
 from verify.theorems.positions.kerple_heads import verify
 
 
+@pytest.mark.deep
 @settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 5), st.integers(0, 2), st.sampled_from([fmpq(1, 16), fmpq(1), fmpq(5, 2)]), st.integers(2, 60), st.integers(1, 12))
 def test_the_kernel_vanishes_up_to_the_heads_and_errs_by_less_than_promised(lag: int, more: int, rate: fmpq, first: int, step: int) -> None:
@@ -117,7 +118,7 @@ def test_changed_weights_are_caught(dtype: str) -> None:
         verify(changed(network, stride=2), target, "minimal", "spline")
 
 
-@pytest.mark.deep(keep="30-taps")
+@pytest.mark.deep
 @pytest.mark.parametrize("powers", [(7.0, 9.0, 12.5), (1.5, 2.0, 2.5)], ids=("taps", "slow"))
 @pytest.mark.parametrize("length", [30, 700])
 def test_the_executors_agree(powers: tuple[float, ...], length: int) -> None:
@@ -136,6 +137,7 @@ def test_the_executors_agree(powers: tuple[float, ...], length: int) -> None:
     assert np.abs(outputs - run_exact(network.map(to_exact), tokens)).max() < 1e-12
 
 
+@pytest.mark.deep
 def test_bundles_keep_the_rate_and_others_refuse_it(tmp_path: Path) -> None:
     net = lf.build(lf.fixed(lags=(1,)), rpe="kerple", dtype="float64")
     net.save(tmp_path / "net")
@@ -167,6 +169,7 @@ def test_what_does_not_go_together_is_refused(lags: tuple[int, ...], options: di
         lf.build(lf.fixed(lags=lags), rate=0.5)
 
 
+@pytest.mark.deep
 def test_the_ways_out_of_float32_lead_on() -> None:
     with pytest.raises(lf.Refusal) as refused:
         lf.build(lf.fixed(lags=(3,)), rpe="kerple", dtype="float32")

@@ -35,7 +35,7 @@ def test_heads_of_lag_12_by_stride() -> None:
     assert lf.build(lf.fixed(lags=(12,)), error=0.05).sizes["heads"] == 12
 
 
-@pytest.mark.deep(only="float64-balanced")
+@pytest.mark.deep(keep=("1e-06", "mixed"))
 @pytest.mark.parametrize(
     "options",
     [
@@ -59,7 +59,7 @@ def test_a_lag_with_a_stride_is_certified_as_the_lag_in_steps(options: dict[str,
     assert np.abs(strided(tokens) - far.values(np)(tokens)).max() <= a.certified + 1e-12
 
 
-@pytest.mark.deep(keep="11-lin")
+@pytest.mark.deep
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("length", [1, 11, 700])
 def test_the_executors_agree(rpe: str, length: int) -> None:
@@ -100,6 +100,7 @@ def test_norms_of_strided_kernels(stride: int, weights: list[int], log: bool, la
         assert square.least <= squares + kernel.tail(400) and squares <= square.most + arb(1e-30)
 
 
+@pytest.mark.deep(keep="exact")
 @pytest.mark.parametrize("dtype", ["exact", "float64"])
 def test_changed_networks_are_caught(dtype: str) -> None:
     target = lf.fixed(lags=(3, 6))
@@ -148,6 +149,7 @@ def test_what_does_not_go_together_is_refused(options: dict[str, object], text: 
         lf.build(lf.fixed(lags=(12,)), **{"stride": 4, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.deep
 def test_bundles_keep_the_stride_and_comparisons_read_it(tmp_path: Path) -> None:
     target = lf.fixed(lags=(6,))
     net = lf.build(target, stride=3, dtype="float64")

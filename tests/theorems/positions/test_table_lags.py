@@ -32,7 +32,7 @@ def errors(net: lf.Network, target: AdaptiveMemory, tokens: np.ndarray) -> np.nd
     return np.abs(net(tokens) - target.values(np)(tokens))[..., target.settled :]
 
 
-@pytest.mark.deep(keep="float32-tree")
+@pytest.mark.deep
 @pytest.mark.parametrize("name", GALLERY)
 @pytest.mark.parametrize("dtype", ["exact", "float32", "float64"])
 def test_the_gallery_holds_in_every_arithmetic(name: str, dtype: str) -> None:
@@ -64,7 +64,7 @@ def test_the_gallery_is_as_the_manual_says(row: list[str]) -> None:
         assert found.certified <= float(told) <= found.certified * 1.006
 
 
-@pytest.mark.deep(keep="256")
+@pytest.mark.deep
 @pytest.mark.parametrize("lag", [1, 5, 40, 256])
 def test_float32_holds_lags_of_hundreds(lag: int) -> None:
     """Heads that read a lag end at 4 there."""
@@ -76,7 +76,7 @@ def test_float32_holds_lags_of_hundreds(lag: int) -> None:
     assert errors(net, copies(lag), x).max() <= found.certified
 
 
-@pytest.mark.deep(keep="exact")
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 def test_all_short_sequences(dtype: str) -> None:
     """Brute force over every sequence of the letters that a position sees."""
@@ -111,6 +111,7 @@ def edited(network: Transformer, index: int, part: str, name: str, change: Any) 
     return replace(network, layers=tuple(layers))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("dtype", ["exact", "float32"])
 def test_changed_weights_are_caught(dtype: str) -> None:
     target = example("nested")
@@ -204,6 +205,7 @@ def test_the_bound_is_solved_for_the_bias() -> None:
         lf.bound("table-lags", example("tree"), reach=9)
 
 
+@pytest.mark.deep(keep="1")
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_neuron_that_overflows_is_not_certified(index: int) -> None:
     """Nothing reads it, but infinity times 0 is no number; here it is infinite for one pair of tokens only."""
