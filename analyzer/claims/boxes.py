@@ -33,7 +33,8 @@ from flint import arb, fmpq
 from analyzer.claims.symbolic import Meaning, Need, Variables, meaning
 from analyzer.errors import InputError
 from analyzer.language.claims import Claim, ClaimVerdict
-from analyzer.numbers.exact import evaluate, interval, nearest, rational, working_precision
+from analyzer.numbers.exact import interval, nearest, rational, working_precision
+from analyzer.numbers.formula_values import evaluate
 
 PRECISION = 128
 """Bits: four times what cells of relative width 2^-30 need."""

@@ -44,8 +44,9 @@ from flint import arb, arb_poly, arb_series, ctx, fmpq
 from analyzer.errors import InputError, Refusal
 from analyzer.families import LayerRpe, Rpe
 from analyzer.lemmas.bump import RATES, variation
-from analyzer.numbers.exact import evaluate, rational, upper, working_precision
-from analyzer.numbers.search import least_whole
+from analyzer.numbers.exact import rational, upper, working_precision
+from analyzer.numbers.formula_values import evaluate
+from analyzer.numbers.search import golden, least_whole
 
 alpha, gamma, n, H, T, b, eta, B0 = sympy.symbols("alpha gamma n H T b eta B", positive=True)
 B = sympy.Function("B")
@@ -200,23 +201,6 @@ def _log_sigma(rpe: Rpe, lag: int, a: float) -> float:
     if rpe == "lin":
         return -a * lag + math.log(-math.expm1(-a))
     return -a * math.log(lag) + math.log(-math.expm1(-a * math.log1p(1 / lag)))
-
-
-def golden(function: Callable[[float], float], low: float, high: float, steps: int = 40) -> float:
-    """Golden-section search for the minimum of a unimodal function on [low, high]."""
-    ratio = (math.sqrt(5) - 1) / 2
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    f_left, f_right = function(left), function(right)
-    for _ in range(steps):
-        if f_left <= f_right:
-            high, right, f_right = right, left, f_left
-            left = high - ratio * (high - low)
-            f_left = function(left)
-        else:
-            low, left, f_left = left, right, f_right
-            right = low + ratio * (high - low)
-            f_right = function(right)
-    return (low + high) / 2
 
 
 def coefficient(rpe: Rpe, lag: int, rate: int, tuning: Tuning) -> arb:

@@ -21,7 +21,8 @@ from flint import arb
 
 from analyzer.errors import Refusal, larger_error
 from analyzer.families import MAX_WIDTH
-from analyzer.numbers.exact import evaluate, upper
+from analyzer.numbers.exact import upper
+from analyzer.numbers.formula_values import evaluate
 from analyzer.numbers.search import least_whole
 from analyzer.targets.readout import ReadOut
 

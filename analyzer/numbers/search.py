@@ -1,5 +1,6 @@
-"""Searches: the least size at which a condition begins to hold, among whole numbers or among short dyadic ones."""
+"""Searches: the least size at which a condition begins to hold, among whole numbers or short dyadic ones, and the least of a function."""
 
+import math
 from collections.abc import Callable
 
 from flint import fmpq
@@ -40,3 +41,20 @@ def least_parameter(holds: Callable[[fmpq], bool], start: fmpq, grow: bool) -> f
         middle = (good + bad) / 2
         good, bad = (middle, bad) if holds(middle) else (good, middle)
     return good
+
+
+def golden(function: Callable[[float], float], low: float, high: float, steps: int = 40) -> float:
+    """Golden-section search for the minimum of a unimodal function on [low, high]."""
+    ratio = (math.sqrt(5) - 1) / 2
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    f_left, f_right = function(left), function(right)
+    for _ in range(steps):
+        if f_left <= f_right:
+            high, right, f_right = right, left, f_left
+            left = high - ratio * (high - low)
+            f_left = function(left)
+        else:
+            low, left, f_left = left, right, f_right
+            right = low + ratio * (high - low)
+            f_right = function(right)
+    return (low + high) / 2

@@ -81,7 +81,8 @@ from analyzer.kernels.memory_kernels import LATEST_PEAK, MemoryKernel
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.bump import RATES, supremum, variation
-from analyzer.numbers.exact import evaluate, maximum, nearest, rational, upper, working_precision
+from analyzer.numbers.exact import maximum, nearest, rational, upper, working_precision
+from analyzer.numbers.formula_values import evaluate
 from analyzer.ranges import check_range
 from analyzer.statements.bounds import Bound
 from analyzer.statements.designs import Design, Proven, interpolation_work, product_of

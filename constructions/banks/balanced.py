@@ -26,9 +26,10 @@ import numpy as np
 from flint import arb, arb_mat, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.lemmas.extraction import Rpe, golden
+from analyzer.families import Rpe
 from analyzer.limits.budgeted_error import FAMILIES, Dual, PricedBank, RpeSet, extraction_error, working_bits
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, working_precision
+from analyzer.numbers.search import golden
 from constructions.banks.fit_columns import LEAST, RESIDUAL, TOP, TURNS, Head, Rows, Scale, rows_for
 from constructions.banks.head_banks import HeadBank
 from constructions.banks.priced_fit import BalancedSolution, Programme, doubles, factors

@@ -30,8 +30,9 @@ LEAST = {"lin": 0, "log": 1}
 """Decays are above this: what rounds to it is no head."""
 FIRST_BLOCK, TERMS = 24, 24
 """The least edge A and the number K of terms of the Euler–Maclaurin sums."""
-STEPS = 8
-"""Places of the fine scale per half turn of F: a parabola through three of them shows where it peaks."""
+STEPS, COARSE = 8, 6
+"""Places of the fine scale per half turn of F, so that a parabola through three of them shows where it peaks; every so many of them are
+what column generation starts with, about four for three half turns."""
 SLOWER = 4
 """The scales reach decays e^−SLOWER times those that the last edge resolves: what is slower is the limit p → 0 or 1 up to as much."""
 SCALE_BITS = 128
@@ -85,11 +86,19 @@ class Rows:
     def _survival(self, head: Head) -> list[arb]:
         p = arb(head.decay)
         if head.rpe == "lin":
-            return [(-p * e).exp() for e in self.edges]
+            return self._lin_tails(p)
         if head.rpe == "power":
             tails = [p.zeta(arb(head.offset + e)) for e in self.edges]
             return [tail / p.zeta(arb(head.offset)) for tail in tails]
         return self._log_tails(p)
+
+    def _lin_tails(self, p: arb) -> list[arb]:
+        """e^{−pe}: a product for edges that follow each other."""
+        ratio, last, result = (-p).exp(), -1, list[arb]()
+        for edge in self.edges:
+            result.append(result[-1] * ratio if edge == last + 1 and result else (-p * edge).exp())
+            last = edge
+        return result
 
     def _log_tails(self, p: arb) -> list[arb]:
         """ζ(p, e)/ζ(p): less and less of ζ(p) while edges follow each other, by Euler–Maclaurin sums for the edges behind."""
@@ -162,8 +171,8 @@ class Scale:
         return Head(self.rpe, dyadic(-2 * (x / 2).tanh().log() if self.rpe == "lin" else 1 + x.exp(), 64))
 
     def coarse(self) -> list[Head]:
-        """Two heads for every half turn: what column generation starts with."""
-        return [self.head(x) for x in self.places[:: STEPS // 2]]
+        """The heads that column generation starts with."""
+        return [self.head(x) for x in self.places[::COARSE]]
 
     def columns(self, rows: Rows) -> arb_mat:
         """The columns of all places, each a row of the matrix."""

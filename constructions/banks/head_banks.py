@@ -11,17 +11,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import Refusal
+from analyzer.families import Rpe
 from analyzer.lemmas.bump import bump
-from analyzer.lemmas.extraction import Rpe, Tuning, golden, minimal_bound
 from analyzer.numbers import chebyshev
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, upper, working_precision
-from analyzer.numbers.search import least_parameter
+from analyzer.numbers.search import golden, least_parameter
 from analyzer.numbers.zeta import GUARD as ZETA_GUARD
 from analyzer.numbers.zeta import ONE, zeta
+
+if TYPE_CHECKING:
+    from analyzer.lemmas.extraction import Tuning
 
 GUARD = 64
 """Bits by which the storage of exact weights stays below the error (see the module's docstring)."""
@@ -67,7 +71,7 @@ def bits_below(error: float) -> int:
     return max(0, math.ceil(-math.log2(error)))
 
 
-def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: Tuning) -> HeadBank:
+def interpolation_bank(rpe: Rpe, lags: Sequence[int], heads: int, tuning: "Tuning") -> HeadBank:
     """Lemmas F.1 (lin) and F.4 (log): κ(s) = w(s) Q(x(s)), Q interpolating the bump at the lag in Chebyshev points of [0, 1].
 
     lin: w = e^{−γs}, x = e^{−αs}, p_k = γ + αk. log: w = s^{−1−γ}, x = s^{−α}, p_k = 1 + γ + αk.
@@ -86,13 +90,13 @@ def interpolation_bits(heads: int) -> int:
     return math.ceil(2.55 * (heads - 1)) + 4 * GUARD
 
 
-def progression(rpe: Rpe, heads: int, tuning: Tuning) -> list[fmpq]:
+def progression(rpe: Rpe, heads: int, tuning: "Tuning") -> list[fmpq]:
     """The decays γ + αk (lin) or 1 + γ + αk (log)."""
     first = tuning.gamma + (0 if rpe == "lin" else 1)
     return [first + tuning.alpha * k for k in range(heads)]
 
 
-def interpolant(rpe: Rpe, lag: int, tuning: Tuning, table: list[arb]) -> list[arb]:
+def interpolant(rpe: Rpe, lag: int, tuning: "Tuning", table: list[arb]) -> list[arb]:
     """Monomial coefficients of the interpolant of e^{1+γT} Ψ((x−μ)/σ) (lin) or e T^{1+γ} Ψ((x−μ)/σ) (log)."""
     a, g = arb(tuning.alpha), arb(tuning.gamma)
     if rpe == "lin":
@@ -172,6 +176,8 @@ def exact_minimal(rpe: Rpe, lags: Sequence[int], heads: int, target: Callable[[l
     lin: the largest b (smallest weights) that does. log: for every η the least B that does, and the η for which the largest
     exponent B + η(H−1), which sets the size of the weights, is least.
     """
+    from analyzer.lemmas.extraction import minimal_bound  # with its formulas, which limits do without
+
     if rpe == "lin":
 
         def bounds_lin(top: fmpq) -> list[arb]:
@@ -210,6 +216,7 @@ def budgeted_minimal(rpe: Rpe, lags: Sequence[int], heads: int, price: fmpq, pre
     lin over b ∈ (0, 1); log over (B, η) by descent in the two coordinates. Decays are rounded to the type before the weights
     are computed from them.
     """
+    from analyzer.lemmas.extraction import minimal_bound  # with its formulas, which limits do without
 
     def budget(bank: HeadBank) -> float:
         with working_precision(256):

@@ -11,9 +11,9 @@ from functools import partial
 
 from flint import arb, arb_poly, fmpq
 
-from analyzer.lemmas.extraction import golden
 from analyzer.lemmas.kerple import extraction_error, progression
 from analyzer.numbers.exact import upper, working_precision
+from analyzer.numbers.search import golden
 from constructions.banks.head_banks import GUARD, HeadBank, bits_below, representable_progression, store, weight_sum
 
 Price = Callable[[HeadBank], fmpq]

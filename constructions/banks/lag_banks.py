@@ -12,10 +12,10 @@ from functools import partial
 from flint import arb, arb_poly, fmpq
 
 from analyzer.errors import Refusal
-from analyzer.lemmas.extraction import Rpe, Tuning, adaptive_heads, adaptive_minimal_bound, golden, lag_ratios
+from analyzer.lemmas.extraction import Rpe, Tuning, adaptive_heads, adaptive_minimal_bound, lag_ratios
 from analyzer.numbers import chebyshev
 from analyzer.numbers.exact import dyadic, magnitude, to_grid, upper, working_precision
-from analyzer.numbers.search import least_parameter
+from analyzer.numbers.search import golden, least_parameter
 from analyzer.numbers.zeta import zeta
 from constructions.banks.head_banks import GUARD, golden_pair, interpolant, representable_progression
 

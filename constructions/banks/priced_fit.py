@@ -209,14 +209,15 @@ class Programme:
         for _ in range(REFINEMENTS):
             paid = (-self.prices[k] * weights[k] for k in (*self.factors.basis, *self.others))
             multipliers, point, held = _linear_programme(table, np.array([float(v / scale) for v in (*left.entries(), *paid)]))
-            active, fixed = (np.concatenate([part[: self.rows], part[self.rows :][order]]) for part in (multipliers, held))
-            found = self._vertex(active, fixed)
-            if found is not None:
-                return found
+            active, priced = (np.concatenate([part[: self.rows], part[self.rows :][order]]) for part in (multipliers, held))
+            for fixed in (priced, np.abs(active) >= 1):
+                found = self._vertex(active, fixed)
+                if found is not None:
+                    return found
             weights = [(a + scale * b).mid() for a, b in zip(weights, self._weights(point), strict=True)]
             reached = self._at(weights, [arb(float(v)) for v in active[: self.rows]], active[self.rows :])
             settled = reached.value > best.value * arb(0.999)
-            best = reached if reached.value < best.value else best
+            best = reached if reached.value < best.value else replace(best, dual=best.dual if any(best.dual) else reached.dual)
             if settled:
                 break
             left, scale = (self.goal - self.matrix * arb_mat(self.count, 1, weights)).mid(), reached.value
@@ -299,18 +300,19 @@ def doubles(matrix: arb_mat) -> np.ndarray:
 
 
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(multipliers, minimiser y, multipliers that are held at ±1) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1,
+    """(multipliers, minimiser y, whether bounds ±1 have a price) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1,
     tableᵀδ = 0.
 
-    The simplex method's last basis are the multipliers whose bounds have no price; degenerate ones may be ±1 all the same.
+    In the simplex method's last basis are the multipliers whose bounds have no price: degenerate ones may be ±1 all the same, and where
+    y = 0 is best no bound has a price.
     """
     from scipy.optimize import linprog  # not loaded where a shipped certificate answers
 
     zeros = np.zeros(table.shape[1])
     for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
         tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
-        for presolve in (True, False):
-            options = {**tolerances, "presolve": presolve}
+        for presolve in (False, True):  # there is nothing to leave out of a dense programme; devex prices halve the time
+            options = {**tolerances, "presolve": presolve, "simplex_dual_edge_weight_strategy": "devex"}
             found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
             if found.status == 0 and found.x is not None:
                 return found.x, -found.eqlin.marginals, (found.lower.marginals != 0) | (found.upper.marginals != 0)

@@ -13,7 +13,6 @@ from analyzer.numbers.exact import (
     decimal_above,
     decimal_below,
     dyadic,
-    evaluate,
     from_text,
     lower,
     rational,
@@ -22,6 +21,7 @@ from analyzer.numbers.exact import (
     upper,
     working_precision,
 )
+from analyzer.numbers.formula_values import evaluate
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 10**6))

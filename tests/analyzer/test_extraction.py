@@ -129,7 +129,8 @@ def test_bad_rates_and_too_few_heads() -> None:
 @pytest.mark.parametrize("lag", [1, 2, 5, 12])
 def test_minimal_closed_form(lag: int) -> None:
     """(3.3): 1/Π(1−z_h) − 1 at the optimal nodes is the Chebyshev expression; (3.4) is its symbolic form."""
-    from analyzer.numbers.exact import dyadic, evaluate
+    from analyzer.numbers.exact import dyadic
+    from analyzer.numbers.formula_values import evaluate
 
     with working_precision(200):
         top = fmpq(1, 3)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import lemmaformer as lf
 from analyzer.lemmas import extraction as ex
 from analyzer.lemmas.bump import variation
-from analyzer.numbers.exact import evaluate, rational
+from analyzer.numbers.exact import rational
+from analyzer.numbers.formula_values import evaluate
 from analyzer.targets.fixed import FixedMemory
 from analyzer.targets.tokens import TOKEN_LAWS
 from constructions.network.transformer import FeedForward, Transformer, to_exact

@@ -16,7 +16,8 @@ from analyzer.kernels.memory_kernels import parse_kernel
 from analyzer.lemmas.bump import RATES, derivative, supremum, variation
 from analyzer.lemmas.extraction import Tuning
 from analyzer.lemmas.extraction import n as rate_symbol
-from analyzer.numbers.exact import evaluate, lower, upper
+from analyzer.numbers.exact import lower, upper
+from analyzer.numbers.formula_values import evaluate
 from analyzer.targets.kernel import KernelMemory
 from analyzer.theorems import thm_5_1 as theorem
 from constructions.banks.kernel_banks import bank_error, interpolation_kernel_bank

@@ -141,7 +141,8 @@ def promised(target: "InContextTarget", dtype: str) -> "tuple[arb, arb]":
     """((G.1), its share of one step) at the sizes of a target; 0 in exact arithmetic, infinite where τ ≥ 1."""
     from flint import arb
 
-    from analyzer.numbers.exact import UNIT, evaluate
+    from analyzer.numbers.exact import UNIT
+    from analyzer.numbers.formula_values import evaluate
 
     if dtype == "exact":
         return arb(0), arb(0)

@@ -64,7 +64,8 @@ from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, Dtype
 from analyzer.lemmas import feedforward as ff
 from analyzer.lemmas.hard_attention import share
 from analyzer.lemmas.lag_encoding import encode
-from analyzer.numbers.exact import evaluate, lower, upper, working_precision
+from analyzer.numbers.exact import lower, upper, working_precision
+from analyzer.numbers.formula_values import evaluate
 from analyzer.options import Options, option
 from analyzer.statements.bounds import Bound
 from analyzer.statements.designs import Design
