@@ -206,6 +206,7 @@ def test_boxes_whose_cells_floats_cannot_cut_are_refused(ends: Ends) -> None:
         prove(parse_claim("(10**400*T-1)*(2+sin(5*10**400*T)) >= 0"), {"T": ends}, {})
 
 
+@pytest.mark.deep(keep="(1-sin(T))*(2+sin(3*T)) >= 0-2.0")
 @pytest.mark.parametrize(
     ("claim", "high"),
     [

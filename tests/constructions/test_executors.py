@@ -25,7 +25,7 @@ from tests.conftest import random_network
 MIXED = ["lin", "log", "lin", "log", "log"]
 
 
-@pytest.mark.deep(keep="dp-free-finite")
+@pytest.mark.deep
 @pytest.mark.parametrize("window", ["infinite", "finite"])
 @pytest.mark.parametrize("kind", ["dp-free", "dp", "nf", "tmx"])
 def test_passes_agree_on_deep_mixed_networks(kind: str, window: str) -> None:
@@ -218,6 +218,7 @@ def pass_work(network: Transformer, length: int, attend: Callable[..., Any]) -> 
         return work(jax.make_jaxpr(lambda x, past: attend(network.layers[0].attention, constants, x, past))(x, past).jaxpr)
 
 
+@pytest.mark.deep(keep="lin")
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 def test_cost_is_linear(rpe: str) -> None:
     """Twice the tokens, twice the work; the plain pass does four times as much, so the count can tell them apart."""

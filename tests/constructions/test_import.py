@@ -79,7 +79,7 @@ CASES = [
 ]
 
 
-@pytest.mark.deep(keep="rpe3-dp-finite")
+@pytest.mark.deep
 @pytest.mark.parametrize(("rpe", "kind", "window"), CASES)
 def test_round_trip(rpe: list[str], kind: str, window: str, place: Place, run: Run) -> None:
     rng = np.random.default_rng(7)
@@ -241,6 +241,7 @@ def test_other_forms_of_the_same_arrays(place: Place) -> None:
     assert (reference.forward(place.read(), tokens) == reference.forward(network, tokens)).all()
 
 
+@pytest.mark.deep
 def test_the_export_of_the_pytorch_example(place: Place, run: Run) -> None:
     """The layout that examples/train_in_pytorch.py writes, made here without PyTorch: names, heads and slopes are understood."""
     rng = np.random.default_rng(13)

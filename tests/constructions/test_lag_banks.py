@@ -25,7 +25,18 @@ def errors(bank: LagBank, lag: int, length: int = 200) -> list[arb]:
     return result
 
 
-@pytest.mark.deep(only=("0.3-lags3-lin", "0.3-lags3-log", "1e-06-lags3-lin", "1e-06-lags3-log"))
+@pytest.mark.deep(
+    only=(
+        "0.3-lags2-lin",
+        "0.3-lags2-log",
+        "0.3-lags3-lin",
+        "0.3-lags3-log",
+        "1e-06-lags2-lin",
+        "1e-06-lags3-lin",
+        "1e-06-lags3-log",
+        "1e-06-lags4-lin",
+    )
+)
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("lags", [(1,), (1, 2), (2, 5), (1, 2, 3, 4, 5, 6), (4,)])
 @pytest.mark.parametrize("error", [0.3, 1e-6])

@@ -62,7 +62,7 @@ KEPT = {
 }
 
 
-@pytest.mark.deep(keep="fusing")
+@pytest.mark.deep
 @pytest.mark.parametrize("name", KEPT)
 def test_fusing_and_flushing_are_facts_and_no_faults(name: str) -> None:
     device, facts = KEPT[name]

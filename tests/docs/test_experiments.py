@@ -39,6 +39,7 @@ def test_records_say_what_was_run_where_and_how_long(name: str) -> None:
         assert protocol["steps"] == (30_000 if name.startswith("jl") else 10_000)
 
 
+@pytest.mark.deep(keep=("we-1b", "jl-table-2", "jl-fig-3"))
 @pytest.mark.parametrize("name", KEPT)
 def test_another_number_is_another_page(name: str) -> None:
     changed: dict[str, Any] = copy.deepcopy(KEPT[name])

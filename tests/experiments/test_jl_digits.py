@@ -26,6 +26,7 @@ def test_patches_are_squares_in_reading_order() -> None:
     assert images.shape == (1797, 16, 4) and images.min() == 0 and images.max() == 1 and set(labels) == set(range(10))
 
 
+@pytest.mark.deep(keep="5")
 @pytest.mark.parametrize("rank", [0, 1, 5])
 def test_the_network_is_the_formula(rank: int) -> None:
     network = initial(0, rank)

@@ -49,6 +49,7 @@ def test_every_kind_of_layer(rpe: str, kind: str, window: str, tmp_path: Path) -
     assert found["dtype"] == "float32"
 
 
+@pytest.mark.deep
 def test_another_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs that rounding cannot explain are not written."""
     network, tokens = random_one("lin", "dp", "finite"), np.random.default_rng(3).uniform(-1, 1, (4, 12, 2))

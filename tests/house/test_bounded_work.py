@@ -378,6 +378,7 @@ def test_the_dearest_expressions_take_seconds(language: str) -> None:
     assert time.process_time() - start < SECONDS
 
 
+@pytest.mark.deep(keep=("lag", "kernel"))
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_random_expressions_are_read_or_refused(language: str) -> None:
     use, strategy = LANGUAGES[language]

@@ -42,6 +42,7 @@ def test_values_and_derivatives_are_those_of_the_plain_pass(heads: str, window: 
             assert np.abs(one - other).max(initial=0) < 1e-11, name
 
 
+@pytest.mark.deep
 def test_a_wrong_decay_is_seen() -> None:
     """Decays have a derivative, and it is not 0: a pass that lost them would not train positions."""
     network = random_network(np.random.default_rng(1), HEADS["lin"], "dp-free", "infinite")

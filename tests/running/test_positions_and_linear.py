@@ -63,6 +63,7 @@ def test_linear_attention_is_the_mean_of_products_by_hand() -> None:
     assert np.abs(reference.layer_inputs(one, tokens, 1)[0] - x).max() < 1e-14
 
 
+@pytest.mark.deep(keep="linear")
 @pytest.mark.parametrize("kind", ["dp", "linear"])
 def test_rows_of_the_table_are_what_they_are_added_to(kind: str) -> None:
     network, tokens = blind(kind, "full"), np.random.default_rng(1).uniform(-1, 1, (1, LENGTH, 2))
@@ -127,6 +128,7 @@ def test_roles_trace_and_patterns() -> None:
     assert patterns(network, tokens)[0].weights.shape == (3, LENGTH, LENGTH)
 
 
+@pytest.mark.deep
 def test_who_knows_neither_refuses_them() -> None:
     target = lf.fixed(lags=(1,), alphabet=(-1, 1), dim=2)
     for network in (blind("dp", "finite"), replace(blind("linear", "finite"), positions=None)):

@@ -226,6 +226,7 @@ def test_exact_networks_are_refused_with_a_way_out() -> None:
     assert lf.build(lf.fixed(lags=(2,)), dtype="float64").start()
 
 
+@pytest.mark.deep
 def test_bad_tokens_are_refused() -> None:
     net = lf.build(lf.fixed(lags=(2,)), dtype="float64")
     memory, many = net.start(), net.start(2)

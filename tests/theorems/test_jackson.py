@@ -225,6 +225,7 @@ def test_products_in_ball_arithmetic() -> None:
 BETAS = ("2.05", "2.1", "2.5", "3.1", "4.2", "5.3")
 
 
+@pytest.mark.deep(keep=("2.05", "2.1", "2.5"))
 @pytest.mark.parametrize("beta", BETAS)
 def test_the_papers_full_range(beta: str) -> None:
     """n ≤ ⌊0.99β⌋ − 1 with the printed α and γ: every such rate has a finite bound, the one after next has none; and so for tuned ones."""

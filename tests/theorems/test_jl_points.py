@@ -246,6 +246,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.deep(keep=("0-inner-points", "0-bias-box", "1-key-points", "1-value-box", "1-outer-points"))
 @pytest.mark.parametrize("kind", ["points", "box"])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0]}-{place[2]}")
 def test_a_changed_weight_is_noticed(place: tuple[int, str, str], kind: str) -> None:

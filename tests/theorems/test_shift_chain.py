@@ -148,6 +148,7 @@ def test_plans_of_a_given_depth() -> None:
     assert plan(options, 8, 0.1, 3) is None and plan(options, 8, 0.35, 2) is None and plan(options, 8, None, 4) is not None
 
 
+@pytest.mark.deep(keep="lags0-4-None")
 @pytest.mark.parametrize("lags,depth,formula", [((12,), 4, None), ((3, 7), 3, "x0 - m1 + 2*m2"), ((2, 5), 2, "tanh(m1*2) + m2**2")])
 def test_exact_chains(lags: tuple[int, ...], depth: int, formula: str | None) -> None:
     target = FixedMemory(lags, formula=formula)
@@ -546,7 +547,7 @@ def test_planned_restorations_are_certified(letters: tuple[fmpq, ...], dtype: st
     assert verify(built.network, built.target, bank, "spline").verdict is Verdict.HOLDS
 
 
-@pytest.mark.deep(only="True")
+@pytest.mark.deep
 @pytest.mark.parametrize("restored", [False, True])
 def test_swapped_and_missing_layers(restored: bool) -> None:
     built = small(restored)
@@ -560,6 +561,7 @@ def test_swapped_and_missing_layers(restored: bool) -> None:
     assert caught(built.network, other, restored)
 
 
+@pytest.mark.deep
 def test_refusals() -> None:
     with pytest.raises(Refusal, match=r"3 layers are too few for lag 60 in float32.*try depth='auto', or depth="):
         build(FixedMemory((60,)), depth=3, dtype="float32")

@@ -139,6 +139,7 @@ def test_pages_have_hypotheses_statement_and_proof(name: str) -> None:
         assert parts["Repaired"]
 
 
+@pytest.mark.deep(only="bound jl-4.2 --rho u*v/2 --length 6-rank")
 @pytest.mark.parametrize(
     "command,size",
     [

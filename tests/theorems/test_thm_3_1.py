@@ -47,6 +47,7 @@ def wanted(target: FixedMemory, tokens: np.ndarray) -> np.ndarray:
     return value
 
 
+@pytest.mark.deep(only=("64-0.1-lin", "64-0.1-log", "64-0.001-lin", "64-0.001-log", "64-1e-06-lin", "64-1e-06-log"))
 @pytest.mark.parametrize("rpe", ["lin", "log"])
 @pytest.mark.parametrize("error", [1e-1, 1e-3, 1e-6])
 @pytest.mark.parametrize("lag", [1, 2, 5, 16, 64])

@@ -133,7 +133,7 @@ def test_horizons() -> None:
         assert base ** (most + 1) <= Fraction(3, 256) * 2 ** {"float32": 24, "float64": 53}[dtype] < base ** (most + 2)
 
 
-@pytest.mark.deep(keep="10-float32-plateaus")
+@pytest.mark.deep
 @pytest.mark.parametrize("restore", WAYS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("base", [2, 3, 7, 10, 16])

@@ -122,6 +122,7 @@ def test_all_short_sequences_are_right_in_both_executors(case: tuple[int, int, i
         assert np.abs(forward(found.network, tokens) - wanted).max() <= chain.certified
 
 
+@pytest.mark.deep
 def test_shorter_arrays_are_prefixes() -> None:
     found = built(1, 3, 6, "float32")
     tokens = found.target.tokens_of(all_words(3, 4)[..., None])

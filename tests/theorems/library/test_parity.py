@@ -116,6 +116,7 @@ def test_the_network_computes_this_margin(form: str) -> None:
         assert np.allclose(seen, (-1) ** k * float(margin(10, k % 2 == 1)), rtol=1e-12, atol=0)
 
 
+@pytest.mark.deep(keep=("exact-paper", "float32-clipped"))
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_enclosures_that_know_nothing_of_the_construction_agree(form: str, dtype: str) -> None:

@@ -88,6 +88,7 @@ def test_all_short_sequences(dtype: str) -> None:
     assert errors(net, words[:, :5]).max() <= net.certificate.certified * (1 + 1e-9)
 
 
+@pytest.mark.deep
 def test_letters_of_fixed_memories() -> None:
     """The error is in proportion to the spread of the alphabet, and the witness is made of letters."""
     wide, narrow = (built(lf.fixed(lags=3, alphabet=letters), length=16) for letters in ((-1, 1), (0.25, 0.5, 0.75)))

@@ -51,6 +51,7 @@ def test_the_kernel_vanishes_up_to_the_heads_and_errs_by_less_than_promised(lag:
         assert sum(naive, arb(0)) <= norm.most
 
 
+@pytest.mark.deep(keep="two")
 @pytest.mark.parametrize(("lags", "readout"), [((4,), None), ((1, 3), "x0 + m1*m2"), ((12,), None)], ids=("one", "two", "long"))
 def test_as_many_heads_as_the_lag_reach_the_error(lags: tuple[int, ...], readout: str | None) -> None:
     target = lf.fixed(lags=lags, readout=readout)

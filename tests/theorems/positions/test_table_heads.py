@@ -46,7 +46,7 @@ def test_the_least_bias(reach: int, error: float) -> None:
     assert bias == 1 or extraction_error(reach, arb(bias - 1)) > error
 
 
-@pytest.mark.deep(keep=("two", "last"))
+@pytest.mark.deep(keep="two")
 @pytest.mark.parametrize(
     ("lags", "readout", "options"),
     [
