@@ -26,8 +26,10 @@ from constructions.network.transformer import Attention, FeedForward, Layer, Tra
 from tests import depth
 
 STARTED = time.time()
-ROOMY = 800
-"""MB above which a worker lets go of what it can before the next test."""
+ROOMY, GROWTH = 800, 200
+"""A worker lets go of what it can, between modules and above so many MB between tests, once it holds this much more than last time."""
+LEFT: list[int] = [0]
+"""What was held after the last time, in MB."""
 PEAKS: list[int] = []
 """Peak memory of every worker in MB."""
 
@@ -64,6 +66,7 @@ def _let_go() -> None:
     gc.collect()
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
+    LEFT[0] = _held()
 
 
 def _held() -> int:
@@ -74,12 +77,13 @@ def _held() -> int:
 @pytest.fixture(scope="module", autouse=True)
 def modules_leave_little_behind() -> Iterator[None]:
     yield
-    _let_go()
+    if _held() > LEFT[0] + GROWTH:
+        _let_go()
 
 
 @pytest.fixture(autouse=True)
 def tests_begin_small() -> None:
-    if _held() > ROOMY:
+    if _held() > max(ROOMY, LEFT[0] + GROWTH):
         _let_go()
 
 

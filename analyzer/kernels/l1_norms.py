@@ -27,15 +27,17 @@ value of a group to the place cs.
 State spaces. Modes Re(c z^s) with a complex z have the same tails, |c| |z|^S/(1−|z|), and Re(c e^{s log z}) is analytic in s.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
-from flint import acb, arb, arb_poly, arb_series, ctx, fmpq, fmpq_poly
+from flint import acb, arb, arb_mat, arb_poly, arb_series, ctx, fmpq, fmpq_poly
 
 from analyzer.kernels.memory_kernels import MemoryKernel, power_series
+from analyzer.kernels.sign_runs import factors, geometric
 from analyzer.numbers import chebyshev
 from analyzer.numbers.exact import dyadic, upper, working_precision
 
@@ -45,6 +47,8 @@ MAX_EVALUATIONS = 2**20
 """Terms times heads summed one by one before the tail of a slow power sum is integrated."""
 TAIL_BITS = 192
 """Precision of a tail bound: no cancellation there, and equality with (3.4) is seen to far below a weight's last bit."""
+MAX_KEPT = 2**18
+"""Powers s^{−p} that one kernel keeps."""
 GRID = 8192
 """Grid points for that integral."""
 WINDOW = 512
@@ -73,12 +77,14 @@ class Exponentials:
             step = self.ratios[1] / self.ratios[0]
             polynomial = arb_poly(list(self.amplitudes))
             return [self.ratios[0] ** s * polynomial(step**s) for s in range(start, stop)]
-        terms = [a * z**start for a, z in zip(self.amplitudes, self.ratios, strict=True)]
-        result = []
-        for _ in range(start, stop):
-            result.append(sum(terms, arb(0)))
-            terms = [term * ratio for term, ratio in zip(terms, self.ratios, strict=True)]
-        return result
+        if stop <= start or not self.ratios:
+            return [arb(0)] * (stop - start)
+        length = max(1, math.isqrt(stop - start))
+        ahead = -(-(stop - start) // length)
+        near = geometric([arb(1)] * len(self.ratios), list(self.ratios), length).transpose()
+        first = [a * z**start for a, z in zip(self.amplitudes, self.ratios, strict=True)]
+        far = geometric(first, [z**length for z in self.ratios], ahead)
+        return (far * near).entries()[: stop - start]
 
     def taylor(self, x: arb) -> arb_series:
         """Taylor series at x > 0 (possibly an interval); a ratio that is exactly 0 is seen at s = 0 only."""
@@ -102,6 +108,7 @@ class Powers:
     amplitudes: tuple[arb, ...]
     progression: bool = False
     offset: fmpq = _NOTHING
+    _known: dict[int, dict[int, list[arb]]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def first(self) -> int:
@@ -110,16 +117,29 @@ class Powers:
 
     def values(self, start: int, stop: int) -> list[arb]:
         result = [arb(0)] * max(0, min(stop, self.first) - start)
-        seen = [arb(s + self.offset) for s in range(max(self.first, start), stop)]
+        first = max(self.first, start)
         if self.progression and len(self.exponents) > 1:
             base, step = arb(self.exponents[0]), arb(self.exponents[1] - self.exponents[0])
             polynomial = arb_poly(list(self.amplitudes))
-            return result + [x**-base * polynomial(x**-step) for x in seen]
-        exponents = [arb(p) for p in self.exponents]
-        for x in seen:
-            terms = (a * x**-p for a, p in zip(self.amplitudes, exponents, strict=True))
-            result.append(sum(terms, arb(0)))
-        return result
+            return result + [x**-base * polynomial(x**-step) for x in (arb(s + self.offset) for s in range(first, stop))]
+        if stop <= first or not self.exponents:
+            return result + [arb(0)] * (stop - first)
+        weights = arb_mat(len(self.amplitudes), 1, list(self.amplitudes))
+        if self.offset == 0 and len(self.exponents) * stop <= MAX_KEPT:
+            return result + (arb_mat(self._rows(first, stop)) * weights).entries()
+        return result + [(arb_mat([self._row(arb(s + self.offset).log())]) * weights)[0, 0] for s in range(first, stop)]
+
+    def _row(self, log: arb) -> list[arb]:
+        return [(-arb(p) * log).exp() for p in self.exponents]
+
+    def _rows(self, start: int, stop: int) -> list[list[arb]]:
+        """s^{−p} for all p, for s = start … stop − 1: a power for every prime, a product for every other s."""
+        known = self._known.setdefault(ctx.prec, {1: [arb(1)] * len(self.exponents)})
+        factor = factors(stop)
+        for s in range(len(known) + 1, stop):
+            pairs = zip(known[factor[s]], known[s // factor[s]], strict=True) if factor[s] else ()
+            known[s] = [a * b for a, b in pairs] or self._row(arb(s).log())
+        return [known[s] for s in range(start, stop)]
 
     def taylor(self, x: arb) -> arb_series:
         """Taylor series at x > 0 (possibly an interval)."""
@@ -349,7 +369,10 @@ def l1_norm(kernel: DeliveredKernel) -> Norm:
         settled = tail <= TAIL_SHARE * partial
         if settled or count >= most:
             break
-        count = min(2 * count, most)
+        while True:  # the sum only grows: a tail that is small next to what is known is small next to all
+            count = min(2 * count, most)
+            if count >= most or kernel.tail(count) <= TAIL_SHARE * partial:
+                break
     least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
     if not settled:
         if in_blocks:

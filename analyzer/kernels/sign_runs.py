@@ -52,8 +52,8 @@ class SignedBank:
             return [sum(row, arb(0)) for row in zip(*columns, strict=True)]
         block = math.isqrt(count) + 1
         far, near = ([(-arb(p) * step).exp() for p in self.decays] for step in (block, 1))
-        left = _geometric(list(self.amplitudes), far, -(-count // block))
-        right = _geometric([arb(1)] * len(near), near, block).transpose()
+        left = geometric(list(self.amplitudes), far, -(-count // block))
+        right = geometric([arb(1)] * len(near), near, block).transpose()
         return (left * right).entries()[:count]
 
     def rest(self, start: int) -> arb:
@@ -73,7 +73,7 @@ class SignedBank:
         return len(signs) - 1 if 0 in signs else sum(a != b for a, b in pairwise(signs))
 
 
-def _geometric(first: list[arb], ratios: list[arb], count: int) -> arb_mat:
+def geometric(first: list[arb], ratios: list[arb], count: int) -> arb_mat:
     """Row j: first_h · ratio_h^j. Two of them multiplied give z^{jB+k} for all j, k at once."""
     rows = [first]
     for _ in range(count - 1):
@@ -84,13 +84,13 @@ def _geometric(first: list[arb], ratios: list[arb], count: int) -> arb_mat:
 def _powers(decay: fmpq, count: int) -> list[arb]:
     """s^{−p} for 1 ≤ s < count, and 0 for s = 0: powers of primes, and products of what came before."""
     found, p = [arb(0), arb(1)], -arb(decay)
-    for s, factor in enumerate(_factors(count)[2:], start=2):
+    for s, factor in enumerate(factors(count)[2:], start=2):
         found.append(found[factor] * found[s // factor] if factor else (p * arb(s).log()).exp())
     return found[:count]
 
 
 @lru_cache(maxsize=8)
-def _factors(count: int) -> list[int]:
+def factors(count: int) -> list[int]:
     """A factor of every s < count, 0 where there is none but 1 and s."""
     found = [0] * count
     for s in range(2, math.isqrt(count) + 1):

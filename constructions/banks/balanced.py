@@ -39,6 +39,8 @@ TOLERANCE = 2.0**-8
 IDLE = 0.8
 """Decays with |F| below this share of u are not near a peak, and leave the programme."""
 MAX_ROUNDS = 32
+NOTHING = 1 - 1e-6
+"""From this value on the zero bank is as good: its error is 1."""
 ONE = fmpq(1)
 
 
@@ -79,22 +81,18 @@ class Balance:
         return [Scale.of(family, self.bits) for family in FAMILIES[self.rpe]]
 
     def dual(self, lag: int) -> Dual:
-        """The dual sequence of the longest lag up to this one which any bank can serve better than the zero bank."""
+        """The dual sequence of a lag; where no bank is better than the zero bank it shows that, about."""
         first = 1 if self.rpe == "lin" else 2  # a log head with p → ∞ sees the last token only: lag 1 costs u and shows nothing
-        for candidate in range(max(lag, first), first - 1, -1):
-            if candidate not in self._duals:
-                self._generate(candidate)
-            if candidate in self._duals:
-                return self._duals[candidate]
-        return Dual((1, 2), (self.unit, fmpq(0)))
+        if max(lag, first) not in self._duals:
+            self._generate(max(lag, first))
+        return self._duals[max(lag, first)]
 
     def known_duals(self, lag: int) -> list[Dual]:
         """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
-        last = [] if self._duals else [self.dual(lag)]  # not kept where the zero bank is best for every lag
-        return list(self._duals.values()) or last
+        return list(self._duals.values()) or [self.dual(lag)]
 
     def _generate(self, lag: int) -> None:
-        """Column generation; leaves the heads found and, unless the zero bank is best, the dual sequence."""
+        """Column generation; leaves the dual sequence and, unless the zero bank is best, the heads found."""
         with working_precision(self.precision):
             rows = self.rows(lag)
             goal = [arb(int(e == lag)) for e in rows.edges]
@@ -103,10 +101,8 @@ class Balance:
             programme = Programme([rows.column(head) for head in heads], goal, [self._price(head) for head in heads])
             for _ in range(MAX_ROUNDS):
                 solution = programme.solve()
-                if solution.value > 1 - 1e-6:
-                    return
-                dual = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual)).merged()
-                self._heads = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
+                used = [h for h, a in zip(heads, solution.weights, strict=True) if h in self.limits or not a.is_zero()]
+                self._heads = used if solution.value < NOTHING else self._heads
                 seen = zip(self.scales, columns, strict=True)
                 found = (head for scale, table in seen for head in scale.peaks(table, solution.dual, unit, TOLERANCE))
                 fresh = [head for head in dict.fromkeys(found) if head not in heads]
@@ -115,7 +111,7 @@ class Balance:
                 idle = set(np.flatnonzero(np.abs(solution.reduced) < IDLE).tolist())
                 stay = programme.exchange(idle, [rows.column(head) for head in fresh], [self._price(head) for head in fresh])
                 heads = [*(heads[k] for k in stay), *fresh]
-            self._duals[lag] = dual
+            self._duals[lag] = Dual(rows.edges, tuple(to_grid(v, self.bits + STORED) for v in solution.dual)).merged()
 
     def bank(self, lag: int, decay_bits: int) -> PricedBank:
         """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
@@ -132,7 +128,7 @@ class Balance:
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
             goal, finite = [arb(int(e == lag)) for e in rows.edges[:-1]], Rows(rows.edges, ends=True)
             heads, solution = solve(finite, goal, heads, self._price)
-            if solution.value > 1 - 1e-6:
+            if not solution.value < NOTHING:
                 return nothing
             kept = _without_trifles(heads, solution)
             if len(kept) < len(heads):

@@ -25,7 +25,7 @@ from flint import arb, fmpq
 from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import PricedBank, extraction_error
 from analyzer.numbers.exact import UNIT, dyadic, to_grid, upper, working_precision
-from constructions.banks.balanced import STORED, least_of_samples, solve
+from constructions.banks.balanced import NOTHING, STORED, least_of_samples, solve
 from constructions.banks.fit_columns import TOP, Head, Rows, rows_for
 from constructions.banks.lag_banks import LagBank, store
 
@@ -33,8 +33,6 @@ SECOND_ORDER = fmpq(101, 100)
 """Prices are those to first order in u times this."""
 MOST = 32
 """Heads of a balanced bank: tables of factors end at lag 11, for which 2T + 4 are tried."""
-NOTHING = 1 - 1e-6
-"""From this value on the zero bank is as good: its error is 1."""
 
 
 @dataclass(frozen=True)

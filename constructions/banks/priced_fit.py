@@ -33,6 +33,8 @@ RESOLVED = 2.0**-36
 choose them, resolve more."""
 DOUBLE_BITS = 72
 """Bits beyond the smallest share that columns are known to where all that follows is done in doubles."""
+INDEPENDENT = 1e-9
+"""Rows of the table with less than this share beyond those chosen depend on them, as doubles see it."""
 AGREE = 1e-9
 """Relative difference of the primal and the dual value of a vertex that is taken for the optimum."""
 LENIENT = 2.0**6
@@ -204,23 +206,25 @@ class Programme:
     def solve(self) -> BalancedSolution:
         """The optimum, from doubles that show its active rows and columns; refined where these do not settle it."""
         table, order = self._table(), np.argsort([*self.factors.basis, *self.others])
-        weights, nothing = [arb(0)] * self.count, [arb(0)] * self.rows
-        left, scale, best = self.goal, arb(1), self._at(weights, nothing, np.zeros(self.count))
+        weights, left, scale = [arb(0)] * self.count, self.goal, arb(1)
+        best: BalancedSolution | None = None
         for _ in range(REFINEMENTS):
             paid = (-self.prices[k] * weights[k] for k in (*self.factors.basis, *self.others))
             multipliers, point, held = _linear_programme(table, np.array([float(v / scale) for v in (*left.entries(), *paid)]))
-            active, priced = (np.concatenate([part[: self.rows], part[self.rows :][order]]) for part in (multipliers, held))
-            for fixed in (priced, np.abs(active) >= 1):
-                found = self._vertex(active, fixed)
-                if found is not None:
-                    return found
+            fixed = ~basic(table, multipliers, held)
+            active, fixed = (np.concatenate([part[: self.rows], part[self.rows :][order]]) for part in (multipliers, fixed))
+            found = self._vertex(active, fixed)
+            if found is not None:
+                return found
+            dual, reduced = [arb(float(v)) for v in active[: self.rows]], active[self.rows :]
+            best = best or self._at(weights, dual, reduced)
             weights = [(a + scale * b).mid() for a, b in zip(weights, self._weights(point), strict=True)]
-            reached = self._at(weights, [arb(float(v)) for v in active[: self.rows]], active[self.rows :])
-            settled = reached.value > best.value * arb(0.999)
-            best = reached if reached.value < best.value else replace(best, dual=best.dual if any(best.dual) else reached.dual)
-            if settled:
+            reached = self._at(weights, dual, reduced)
+            before, best = best.value, reached if reached.value < best.value else best
+            if reached.value > before * arb(0.999):
                 break
             left, scale = (self.goal - self.matrix * arb_mat(self.count, 1, weights)).mid(), reached.value
+        assert best is not None
         return best
 
     def _table(self) -> np.ndarray:
@@ -299,12 +303,27 @@ def doubles(matrix: arb_mat) -> np.ndarray:
     return np.array([[float(v) for v in row] for row in matrix.tolist()])
 
 
+def basic(table: np.ndarray, multipliers: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """Which multipliers the equations tableᵀδ = 0 determine: as many as there are equations, with independent rows of the table.
+
+    Those strictly between their bounds, and, in degenerate programmes, some that are ±1 as well: first those whose bound has no price.
+    """
+    chosen = np.abs(multipliers) < 1
+    for further in (~held, held):
+        missing = table.shape[1] - int(chosen.sum())
+        candidates = np.flatnonzero(further & ~chosen & table.any(axis=1))
+        if missing <= 0 or not candidates.size:
+            continue
+        known = np.linalg.qr(table[chosen].T)[0]
+        rest = table[candidates].T - known @ (known.T @ table[candidates].T)
+        chosen[candidates[pivots(rest / np.linalg.norm(table[candidates], axis=1), INDEPENDENT)[:missing]]] = True
+    return chosen
+
+
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(multipliers, minimiser y, whether bounds ±1 have a price) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1,
     tableᵀδ = 0.
 
-    In the simplex method's last basis are the multipliers whose bounds have no price: degenerate ones may be ±1 all the same, and where
-    y = 0 is best no bound has a price.
     """
     from scipy.optimize import linprog  # not loaded where a shipped certificate answers
 

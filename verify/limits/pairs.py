@@ -127,9 +127,8 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
 def _solved_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
     """The pair that a search finds, with what earlier searches found.
 
-    A search for a short lag of mixed heads in many bits may end early; heads and sequences of the longest lag in reach serve it as well.
-    Behind the horizon, where no bank is better than the zero bank, sequences of shorter lags may be small at just this lag. One for a
-    smaller u, for which a bank can serve longer lags, is feasible for u too.
+    What was found for another lag may be small at just this one; then the search is made for the lag itself. One for a short lag of mixed
+    heads in many bits may end early; heads and sequences of the longest lag in reach serve it as well.
     """
     balance = _balance(rpe, unit)
     pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
@@ -139,14 +138,7 @@ def _solved_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
     if pair.ratio > LOOSE and pair.bank.heads and lag < rule(unit):
         balance.dual(rule(unit))
         pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
-    for share in FINER:
-        if pair.lower < FAR and not pair.bank.heads:
-            pair = _pair(rpe, lag, unit, ZERO, [pair.dual, _balance(rpe, unit / share).dual(lag)])
     return pair
-
-
-FINER = (16, 256)
-"""By so much smaller u are tried."""
 
 
 @lru_cache(maxsize=256)
@@ -321,7 +313,7 @@ def _proposals(balance: Balance, lag: int, decay_bits: int) -> Iterator[PricedBa
 
 
 def least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> float:
-    """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a finer arithmetic."""
+    """A certified lower bound of E_u(T) that is at least 1/2, from the sequences known, central differences, or a search."""
     return lower(_shown_beyond(rpe, lag, unit, step)[0])
 
 
@@ -339,14 +331,12 @@ def _shown_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> tuple[arb, W
             return best, witness
         shown = _witnessed(rpe, lag, unit, order)
         best, witness = (shown, order) if shown > best else (best, witness)
-    finer = unit
-    while not best >= HALF:
-        finer = finer / 16  # a sequence for a smaller u is feasible for u
-        if finer < unit / 2**64:
-            raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
-        dual = _balance(rpe, finer).dual(lag)
+    if not best >= HALF:
+        dual = _balance(rpe, unit).dual(lag)
         shown = _witnessed(rpe, lag, unit, dual)
         best, witness = (shown, dual) if shown > best else (best, witness)
+    if not best >= HALF:
+        raise Refusal(f"E_u could not be bounded from below by 1/2 at lag {lag} ({rpe}): best {lower(best):.3g}")
     return best, witness
 
 
