@@ -19,14 +19,12 @@ from analyzer.errors import InputError
 from analyzer.limits import budgeted_error as theorem
 from analyzer.numbers.exact import lower, magnitude, nearest, to_text, upper, working_precision
 from constructions.files.places import write_file
-from verify.limits.exact_parts import bank_as_data, dual_as_data, heads_as_data, read_bank, read_dual, read_exact, read_heads
-from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, shown_by
+from verify.limits.exact_parts import heads_as_data, read_bank, read_dual, read_exact, read_heads
+from verify.limits.pairs import Audit, Pair, audit_lower, check_lag, entry_of, shown_by
 
 FORMAT = "lemmaformer-limit"
 VERSION = 1
 MAX_BYTES = 1 << 26
-SLACK = 2.0**-20
-"""By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
 SMALLEST_UNIT = fmpq(1, 2**96)
 MAX_ENTRIES = 256
 """More of them are taken for damage."""
@@ -40,12 +38,7 @@ def certificate(
     data |= {"rpe": rpe, "unit": to_text(unit)}
     if heads is not None:
         data["heads"] = heads_as_data(heads)
-    return data | {"entries": [_entry(pair) for pair in pairs]}
-
-
-def _entry(pair: Pair | Audit) -> dict[str, Any]:
-    sides = {"primal": bank_as_data(pair.bank), "dual": dual_as_data(pair.dual)}
-    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), **sides}
+    return data | {"entries": [entry_of(pair) for pair in pairs]}
 
 
 def write_json(path: Path, data: dict[str, Any], overwrite: bool = False) -> None:

@@ -23,8 +23,9 @@ from analyzer.limits.pi_law import best_pi_bound, hand_bound, rule
 from analyzer.numbers.exact import dyadic, lower, maximum, nearest, rational, to_text, upper, working_precision
 from analyzer.ranges import check_range
 from constructions.banks.balanced import Balance, as_priced, balanced_bank, fixed_decays
-from verify.limits.shipped import table
-from verify.limits.shipped.table import Witness
+from verify.limits.exact_parts import bank_as_data, dual_as_data
+from verify.limits.shipped import kept, table
+from verify.limits.shipped.table import LagHint, Witness
 
 HALF = arb(1) / 2
 SHARP = 1.02
@@ -38,9 +39,12 @@ MAX_LAG = 256
 MAX_BITS = 64
 """Beyond, column generation takes minutes."""
 LEAST_BITS = 2
+SLACK = 2.0**-20
+"""By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
 ZERO = PricedBank((), (), fmpq(0))
 SOLVED = "solved"
 SHIPPED = "shipped certificate, re-checked"
+KEPT = "certificate of an earlier run, re-checked"
 LAG_LAW = "lag law"
 """Where a pair comes from; both its sides are recomputed whatever it says."""
 
@@ -108,7 +112,8 @@ def _best_dual(rpe: RpeSet, lag: int, unit: fmpq, duals: Sequence[Dual]) -> tupl
 def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | None = None, fresh: bool = False) -> Pair:
     """The pair for one lag, over all decays; with `heads`, the upper side over banks of at most that many heads.
 
-    It is that of the shipped certificate if there is one that shows what it claims, and otherwise, or if `fresh`, that of a search.
+    It is that of the shipped certificate, or of one that an earlier run kept, if there is one that shows what it claims; otherwise, or if
+    `fresh`, that of a search.
     """
     check_lag(lag)
     longest = longest_searched(unit)
@@ -117,7 +122,8 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
     if heads is not None and heads < lag_law(rpe, (lag,)).heads:
         dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
         return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0, LAG_LAW)
-    pair = (None if fresh else shipped_pair(rpe, lag, unit, decay_bits)) or _solved_pair(rpe, lag, unit, decay_bits)
+    pair = None if fresh else shipped_pair(rpe, lag, unit, decay_bits)
+    pair = pair or (_solved_pair if fresh else _searched_pair)(rpe, lag, unit, decay_bits)
     if heads is not None and len(pair.bank.heads) > heads:
         few = _few_heads(rpe, lag, unit, heads, decay_bits)
         pair = _pair(rpe, lag, unit, few, [pair.dual])
@@ -150,7 +156,12 @@ def shipped_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | N
     """
     bits = table.bits_of(unit, decay_bits)
     hint = None if bits is None else table.lag_hint(rpe, bits, lag)
-    if hint is None or not _fits(hint.bank, decay_bits):
+    return None if hint is None else _recomputed(hint, rpe, lag, unit, decay_bits, SHIPPED)
+
+
+def _recomputed(hint: LagHint, rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, source: str) -> Pair | None:
+    """The pair that a hint shows; None if that is less than it claims, less than a search would find, or takes decays of more bits."""
+    if not _fits(hint.bank, decay_bits):
         return None
     try:
         pair = _pair(rpe, lag, unit, hint.bank, [hint.dual])
@@ -158,7 +169,29 @@ def shipped_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | N
         return None
     shown = hint.lower <= pair.shown and pair.upper <= hint.upper and pair.lower <= pair.upper
     close = pair.ratio <= (LOOSE if rpe == "mixed" else SHARP)
-    return replace(pair, source=SHIPPED) if shown and close else None
+    return replace(pair, source=source) if shown and close else None
+
+
+def kept_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | None:
+    """The pair that an earlier run found and kept on disk, recomputed like a shipped one."""
+    hint = kept.kept_hint(rpe, unit, decay_bits, lag)
+    return None if hint is None else _recomputed(hint, rpe, lag, unit, decay_bits, KEPT)
+
+
+def _searched_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
+    """The pair that was kept, or that a search finds, which is then kept."""
+    known = kept_pair(rpe, lag, unit, decay_bits)
+    if known is not None:
+        return known
+    pair = _solved_pair(rpe, lag, unit, decay_bits)
+    kept.keep(rpe, unit, decay_bits, lag, entry_of(pair))
+    return pair
+
+
+def entry_of(pair: "Pair | Audit") -> dict[str, Any]:
+    """A pair as certificate files have it: both sides, with the exact numbers that show them."""
+    sides = {"primal": bank_as_data(pair.bank), "dual": dual_as_data(pair.dual)}
+    return {"lag": pair.lag, "lower": pair.shown * (1 - SLACK), "upper": pair.upper * (1 + SLACK), **sides}
 
 
 def _fits(bank: PricedBank, decay_bits: int) -> bool:

@@ -88,12 +88,15 @@ def lag_hint(rpe: RpeSet, bits: int, lag: int) -> LagHint | None:
     """What the table has for a lag."""
     try:
         entry = next((entry for entry in _content(rpe, bits).get("entries", ()) if entry["lag"] == lag), None)
-        if entry is None:
-            return None
-        least, most = (float(entry[name]) for name in ("lower", "upper"))
-        return LagHint(read_bank(entry["primal"], rpe), read_dual(entry["dual"]), least, most) if math.isfinite(least + most) else None
+        return None if entry is None else read_hint(entry, rpe)
     except DAMAGE:
         return None
+
+
+def read_hint(entry: dict[str, Any], rpe: RpeSet) -> LagHint | None:
+    """An entry of a certificate file; None if its sides are no numbers."""
+    least, most = (float(entry[name]) for name in ("lower", "upper"))
+    return LagHint(read_bank(entry["primal"], rpe), read_dual(entry["dual"]), least, most) if math.isfinite(least + most) else None
 
 
 def horizon_hint(rpe: RpeSet, bits: int) -> HorizonHint | None:

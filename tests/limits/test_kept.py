@@ -1,0 +1,107 @@
+"""Certificates of earlier runs: re-checked whenever they are used; a damaged one costs a search, never the truth."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flint import fmpq
+
+import lemmaformer as lf
+from constructions.banks import priced_fit
+from verify.limits import pairs
+from verify.limits.pairs import KEPT, SOLVED, Pair, lag_limit
+from verify.limits.shipped import kept
+
+UNIT = fmpq(1, 2**6)
+Damage = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    monkeypatch.setenv("LEMMAFORMER_CACHE", str(tmp_path / "kept"))
+    pairs.forget()
+    yield tmp_path / "kept"
+    pairs.forget()
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for every programme that is solved."""
+    counted: list[int] = []
+    solver = priced_fit._linear_programme
+    monkeypatch.setattr(priced_fit, "_linear_programme", lambda *given: (counted.append(1), solver(*given))[1])
+    return counted
+
+
+def asked_anew() -> Pair:
+    pairs.forget()
+    return lag_limit("lin", 1, UNIT, 6)
+
+
+def test_a_search_is_made_once(solved: list[int], place: Path) -> None:
+    first = asked_anew()
+    assert first.source == SOLVED and solved and len(list(place.iterdir())) == 1
+    solved.clear()
+    again = asked_anew()
+    assert again.source == KEPT and not solved
+    assert (again.lower, again.upper) == (first.lower, first.upper)
+    assert lag_limit("lin", 1, UNIT, 6, fresh=True).source == SOLVED
+    assert lag_limit("lin", 1, UNIT, 7).source == SOLVED  # decays of other bits are another question
+
+
+def _weight(entry: dict[str, Any]) -> None:
+    entry["primal"]["weights"][0] = "7"
+
+
+def _sequence(entry: dict[str, Any]) -> None:
+    entry["dual"]["values"] = ["1" for _ in entry["dual"]["values"]]
+
+
+def _better_than_it_is(entry: dict[str, Any]) -> None:
+    entry["upper"] = entry["lower"] = 0.9 * entry["lower"]
+
+
+def _nothing(entry: dict[str, Any]) -> None:
+    entry.clear()
+
+
+@pytest.mark.parametrize("damage", [_weight, _sequence, _better_than_it_is, _nothing])
+def test_damage_is_caught(solved: list[int], place: Path, damage: Damage) -> None:
+    first = asked_anew()
+    file = next(place.iterdir())
+    entry = json.loads(file.read_text())
+    damage(entry)
+    file.write_text(json.dumps(entry))
+    solved.clear()
+    again = asked_anew()
+    assert again.source == SOLVED and solved and (again.lower, again.upper) == (first.lower, first.upper)
+    assert asked_anew().source == KEPT  # what was found anew is kept instead
+
+
+def test_what_is_no_file_of_ours_counts_as_nothing(place: Path) -> None:
+    first = asked_anew()
+    file = next(place.iterdir())
+    for text in ("", "{", "[]", '{"lower": "nan"}', "\x00"):
+        file.write_text(text)
+        assert kept.kept_hint("lin", UNIT, 6, 1) is None
+        assert asked_anew().upper == first.upper
+
+
+def test_it_can_be_off_and_needs_no_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LEMMAFORMER_CACHE", "off")
+    assert asked_anew().source == asked_anew().source == SOLVED and not list(tmp_path.iterdir())
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LEMMAFORMER_CACHE", str(tmp_path / "file" / "below"))
+    assert asked_anew().source == asked_anew().source == SOLVED
+
+
+def test_the_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LEMMAFORMER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert kept.folder() == tmp_path / "lemmaformer" / "limits"
+    assert lf.limits.lag(lag=1, bits=6).source == SOLVED
+    pairs.forget()
+    assert lf.limits.lag(lag=1, bits=6).source == KEPT
+    assert len(list(kept.folder().glob("*.json"))) == 1  # type: ignore[union-attr]
