@@ -72,8 +72,8 @@ def lag(
     >>> found.min_heads, found.lower <= found.upper
     (1, True)
 
-    For float types the answer is that of a shipped certificate, re-checked on the way, for other bits that of an earlier run if there is one;
-    `fresh=True` solves anew. `source` says which.
+    For float types the answer is that of a shipped certificate, re-checked on the way, for other bits that of an earlier run if there
+    is one; `fresh=True` solves anew. `source` says which.
 
     With `norm="mean-square"` the least mean square error of so many heads, as a share of the variance of the tokens:
 

@@ -1,6 +1,6 @@
 """The shipped certificates, written again: every lag and every horizon of the standard table solved afresh.
 
-It takes a quarter of an hour. `python -m verify.limits.shipped.writing` writes all files, with names such as `lin_24` those files only.
+It takes minutes. `python -m verify.limits.shipped.writing` writes all files, with names such as `lin_24` those files only.
 """
 
 import json

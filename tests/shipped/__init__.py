@@ -1,0 +1,1 @@
+"""Certificates of limits that are shipped, and those of earlier runs: hints, re-checked whenever they are used."""
