@@ -59,6 +59,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.sweep
 	$(BIN)/python -m benchmarks.limits
+	$(BIN)/python -m benchmarks.norms
 	$(BIN)/python -m benchmarks.forward
 	$(BIN)/python -m benchmarks.long_training
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo 'training against PyTorch needs the extra torch: $(BIN)/pip install -e .[torch]'

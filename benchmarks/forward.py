@@ -6,7 +6,9 @@ One layer of 16 lin heads and 32 neurons on scalar tokens, float32: the shape th
 
 * C: the same operations token by token, one loop, compiled here by `cc -O3 -march=native`; left out where there is no compiler;
 * PyTorch (extra `torch`): scaled_dot_product_attention on the same values, with the biases −p_h s and a causal mask given beforehand:
-  O(N²), so up to 8,192 tokens only, attention alone.
+  O(N²), so up to 8,192 tokens only, attention alone;
+* flex (extra `torch`): PyTorch's flex_attention, compiled, with the bias as a function of the places, blocks after the current token left
+  out; not there where it cannot be compiled.
 
 Outputs of all are compared before anything is timed, and the run ends there if they differ by more than 1e-4. Ours is
 `constructions.run.execute.run` as users call it, tokens checked and copied, without the first call of a length, which compiles and is
@@ -35,6 +37,8 @@ HEADS, WIDTH, MODEL = 16, 32, 2
 LENGTHS = (1024, 4096, 8192, 32768, 262144)
 LONGEST_PAIRS = 8192
 """Tokens up to which the O(N²) peer is asked."""
+PAIRS = ("torch", "flex")
+"""Peers that cost O(N²)."""
 SAME = 1e-4
 LOOP = """
 void layer(long n, long heads, long model, long width, const float *x, const float *embedding, const float *ratio, const float *gain,
@@ -130,6 +134,41 @@ def torch_attention(net: Any, length: int) -> Run | None:
     return run
 
 
+def flex_attention(net: Any, length: int) -> Run | None:
+    """The same by flex_attention, compiled; None where it is not to be had. Queries, keys and values are padded to 16 numbers, which it
+    asks for."""
+    try:
+        import torch
+        from torch.nn.attention.flex_attention import create_block_mask
+        from torch.nn.attention.flex_attention import flex_attention as flex
+    except ImportError:
+        return None
+    attention = net.layers[0].attention
+    decay = torch.tensor(np.asarray(attention.decay))
+    value, output = (torch.tensor(np.asarray(part)) for part in (attention.value[:, 0, :], attention.output[:, :, 0]))
+    embedding = torch.tensor(np.asarray(net.embedding))
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
+    compiled = torch.compile(flex)
+
+    def score(given: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+        return given - decay[h] * (q - k)
+
+    def run(tokens: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            values = torch.zeros((len(tokens), HEADS, length, 16))
+            values[..., 0] = torch.einsum("bnd,hd->bhn", torch.from_numpy(tokens) @ embedding.T, value)
+            nothing = torch.zeros_like(values)
+            mixed = compiled(nothing, nothing, values, score_mod=score, block_mask=mask)[..., 0]
+            return torch.einsum("hd,bhn->bnd", output, mixed).numpy()
+
+    try:
+        run(np.zeros((1, length, 1), np.float32))
+    except Exception as error:  # a compiler that is missing, a shape that is not supported: many kinds
+        print(f"flex_attention is left out: {str(error).splitlines()[0][:100]}", file=sys.stderr)
+        return None
+    return run
+
+
 def seconds(run: Run, tokens: np.ndarray, clock: Clock) -> float:
     start = clock()
     run(tokens)
@@ -153,20 +192,22 @@ def row(net: Any, shape: tuple[int, int], repeats: int, clock: Clock) -> tuple[s
         if not off <= SAME:
             sys.exit(f"{shape}: the C loop and ours differ by {off:.3g}")
     if shape[0] * shape[1] <= LONGEST_PAIRS:
-        sides["torch"] = peer = torch_attention(net, shape[1])
-        if peer is not None and shape[1] <= LENGTHS[0]:
-            _same_attention(net, tokens, peer, attend)
+        sides |= {"torch": torch_attention(net, shape[1]), "flex": flex_attention(net, shape[1])}
+        for name in PAIRS:
+            peer = sides[name]
+            if peer is not None and shape[1] <= LENGTHS[0]:
+                _same_attention(net, tokens, peer, attend)
     present = {name: side for name, side in sides.items() if side is not None}
     times: dict[str, list[float]] = {name: [] for name in present}
-    for names in (("ours", "C"), ("torch",)):  # PyTorch by itself: matrices of all pairs leave nothing else in the caches
+    for names in (("ours", "C"), PAIRS):  # PyTorch by itself: matrices of all pairs leave nothing else in the caches
         for _ in range(repeats):
             for name in present.keys() & names:
                 times[name].append(seconds(present[name], tokens, clock))
     median = {name: statistics.median(found) for name, found in times.items()}
     count = shape[0] * shape[1]
-    ratios = {f"{shape[0]} x {shape[1]}, {name}": median[name] / median["ours"] for name in ("C", "torch") if name in median}
+    ratios = {f"{shape[0]} x {shape[1]}, {name}": median[name] / median["ours"] for name in ("C", *PAIRS) if name in median}
     cells = [f"{shape[0]:3} x {shape[1]:6}", f"{1e9 * median['ours'] / count:10.1f}"]
-    for name in ("C", "torch"):
+    for name in ("C", *PAIRS):
         known = name in median
         cells.append(f"{1e9 * median[name] / count:10.1f}" if known else f"{'-':>10}")
         cells.append(f"{median[name] / median['ours']:10.2f}" if known else f"{'-':>10}")
@@ -196,7 +237,7 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
     net, clock = network(), time.process_time if asked.cpu else time.perf_counter
     print("nanoseconds per token, how many times ours a peer takes, and the seconds of the first call of a length")
-    print(f"{'sequences':12} {'ours':>10} {'C':>10} {'ratio':>10} {'torch':>10} {'ratio':>10} {'first':>8}")
+    print(f"{'sequences':12} {'ours':>10} {'C':>10} {'ratio':>10} {'torch':>10} {'ratio':>10} {'flex':>10} {'ratio':>10} {'first':>8}")
     for shape in [*((1, n) for n in LENGTHS if n <= asked.longest), (64, 512)]:
         line, found = row(net, shape, asked.repeats, clock)
         ratios |= found
