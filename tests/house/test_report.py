@@ -68,7 +68,11 @@ def is_drawn(kind: type[Result], data: dict[str, Any]) -> bool:
 
 
 @pytest.mark.deep(
-    keep=("adaptive, spectrum", "kernel, limits", "limits, lag law mixed", "limits, horizon figure", "limits, positions", "plan, chain")
+    keep=(
+        *("adaptive, spectrum", "kernel, limits", "limits, lag law mixed", "limits, horizon figure", "limits, positions", "plan, chain"),
+        *("trained, compared", "constructed, compared", "trained, arms", "adaptive, compared", "coupling, compared", "limits, slopes"),
+        *("coupling, limits", "coupling, spectrum of a file", "coupling, limits of sines"),
+    )
 )
 @pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if is_drawn(*answer)])
 def test_answers_are_drawn(name: str, tmp_path: Path) -> None:
