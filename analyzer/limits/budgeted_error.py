@@ -63,7 +63,7 @@ from flint import arb, arb_poly, fmpq
 from analyzer.errors import InputError
 from analyzer.kernels import sign_runs
 from analyzer.numbers.exact import magnitude, maximum, working_precision
-from analyzer.numbers.exponential_sums import ExponentialSum, samples, supremum
+from analyzer.numbers.exponential_sums import ExponentialSum, supremum
 from analyzer.statements.theorem import Theorem
 
 ID = "budgeted-error"
@@ -280,13 +280,6 @@ def transform_at(dual: Dual, head: tuple[str, fmpq]) -> arb:
         return sum((arb(c) * (-p * e).exp() for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0))
     whole = p.zeta()
     return sum((arb(c) * p.zeta(arb(max(e, 1))) for e, c in zip(dual.edges, dual.steps(), strict=True)), arb(0)) / whole
-
-
-def transform_samples(dual: Dual, family: str, unit: fmpq) -> list[tuple[arb, arb]]:
-    """(p, F(p)) at many decays, for the search of good ones; not certified."""
-    found = transform(dual, family, unit)
-    pairs = samples(found.numerator, found.end, arb(ACCURACY * unit), found.divisor)
-    return [(found.least + q, value) for q, value in pairs]
 
 
 def _far(rest: Callable[[arb], arb], accuracy: arb) -> arb:

@@ -18,8 +18,6 @@ SHARPNESS = 2.0**-11
 """A supremum is pursued until it is known to this relative accuracy."""
 RATIO = 8
 """q_0/r."""
-PER_CELL = 64
-"""Samples per cell, which spans a factor 9/7: a function with 10 half periods per factor e shows 12 samples in each."""
 SMALLEST = arb(2) ** -48
 """Half-lengths below which a piece is not bisected."""
 MAX_PIECES = 50_000
@@ -165,18 +163,6 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
             else:
                 stack += [(left, middle), (middle, right)]
     return worst
-
-
-def samples(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callable[[arb], arb] | None = None) -> list[tuple[arb, arb]]:
-    """(q, f(q)/divisor(q)) at places so dense that a function like those of `supremum` shows its peaks; a search aid, not a bound."""
-    found = []
-    for cell in cells(function, end, accuracy):
-        for k in range(PER_CELL):
-            t = arb(2 * k + 1 - PER_CELL) / PER_CELL
-            place = (cell.centre + cell.radius * t).mid()
-            value = _horner(cell.polynomial, t).mid()
-            found.append((place, value if divisor is None else (value / divisor(place)).mid()))
-    return found
 
 
 def _derivative(polynomial: Sequence[arb]) -> list[arb]:

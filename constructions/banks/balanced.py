@@ -6,16 +6,10 @@ For unit roundoff u the budgeted error (`analyzer.limits.budgeted_error`) is
 
 for given decays an ℓ¹ fit of the kernels' columns. Rows are the places s = 0, 1, 2, … one by one and then, in geometric blocks, their sums:
 |Σ_block κ| ≤ Σ_block |κ| keeps the programme a relaxation, so that its multipliers are a dual sequence that is constant on blocks.
-Two things make doubles enough for a problem whose solution has weights of size 1/u:
-
-* *Orthogonal columns.* K = QR in multi-precision; the programme is solved for y = Ra, with the well-conditioned Q and the prices uR^{−1}.
-  Any double y is an admissible bank a = R^{−1}y, and an error in y is an error of that size in κ. Columns that depend on the others up to
-  less than a small share of u are left out: a unit of κ along them would cost more than it can gain.
-* *Refinement.* The programme is solved again for what is left, scaled to size 1, until the value settles.
-
-The active rows and columns of the last solution are then solved for exactly (`_vertex`). Decays come from column generation: start
-with few, look for the peaks of |F(p)|, add those that exceed u. Nothing here is trusted: the bank and the dual sequence are certified
-afterwards.
+`constructions.banks.priced_fit` solves it in doubles, exactly at the end, though weights are of size 1/u. Decays come from column
+generation: start with few, look for the peaks of |F(p)| on a fine scale (`constructions.banks.fit_columns`), take those that exceed u for
+decays that are far from one. Where no bank is better than the zero bank this ends as well, with a sequence that shows it. Nothing here is
+trusted: the bank and the dual sequence are certified afterwards.
 """
 
 import math
@@ -44,10 +38,10 @@ NOTHING = 1 - 1e-6
 ONE = fmpq(1)
 
 
-def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> tuple[list[Head], BalancedSolution]:
-    """(heads that are independent of each other, the programme's solution for them)."""
+def solve(rows: Rows, goal: list[arb], heads: list[Head], price: Callable[[Head], arb]) -> BalancedSolution:
+    """The programme for given heads, each of which is charged for what the rows do not hold as well."""
     prices = [price(head) + rows.beyond(head) for head in heads]
-    return heads, Programme([rows.column(head) for head in heads], goal, prices).solve()
+    return Programme([rows.column(head) for head in heads], goal, prices).solve()
 
 
 class Balance:
@@ -127,12 +121,12 @@ class Balance:
             real = (head for head in found if head.decay and head.decay > LEAST[head.rpe])
             heads = list(dict.fromkeys([*([] if self.rpe == "log" else [RESIDUAL]), *real]))
             goal, finite = [arb(int(e == lag)) for e in rows.edges[:-1]], Rows(rows.edges, ends=True)
-            heads, solution = solve(finite, goal, heads, self._price)
+            solution = solve(finite, goal, heads, self._price)
             if not solution.value < NOTHING:
                 return nothing
             kept = _without_trifles(heads, solution)
             if len(kept) < len(heads):
-                heads, solution = solve(finite, goal, kept, self._price)
+                heads, solution = kept, solve(finite, goal, kept, self._price)
             depth = self.bits + STORED + 16
             stored = {head: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True)}
             residual = stored.pop(RESIDUAL, fmpq(0))
@@ -176,10 +170,10 @@ def fixed_heads(heads: Sequence[Head], rows: Rows, lag: int, unit: fmpq, residua
     """(the weights that are not zero, the residual among them if there is one; the dual sequence) of the programme for given heads."""
     with working_precision(working_bits(unit)):
         columns = [*([RESIDUAL] if residual else []), *dict.fromkeys(heads)]
-        kept, solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
+        solution = solve(rows, [arb(int(e == lag)) for e in rows.edges], columns, lambda _: arb(unit))
         depth = -magnitude(arb(unit)) + STORED
         dual = Dual(rows.edges, tuple(to_grid(v, depth) for v in solution.dual))
-        stored = {head: to_grid(a, depth + 16) for head, a in zip(kept, solution.weights, strict=True)}
+        stored = {head: to_grid(a, depth + 16) for head, a in zip(columns, solution.weights, strict=True)}
     return {head: a for head, a in stored.items() if a != 0}, dual
 
 
@@ -260,7 +254,7 @@ def balanced_bank(
             fastest = price(max(chosen))
             given = [*([RESIDUAL] if rpe == "lin" else []), *(Head(rpe, p) for p in dict.fromkeys(chosen))]
             prices = {head: arb(fastest if head.decay is None else price(head.decay)) for head in given}
-            return [solve(rows, [arb(int(e == lag)) for e in rows.edges[:-1]], given, prices.__getitem__) for lag in lags]
+            return [(given, solve(rows, [arb(int(e == lag)) for e in rows.edges[:-1]], given, prices.__getitem__)) for lag in lags]
 
         def cost(first: float, second: float) -> float:
             return math.log(sum(float(solution.value) for _, solution in fit(decays(first, second), searched)))

@@ -64,7 +64,8 @@ def _programme(decays: Sequence[fmpq], lag: int, dtype: str) -> tuple[dict[fmpq,
     rows = Rows(rows_for(lag, TOP["lin"], 0, True).edges, ends=True)
     goal = [arb(int(edge == lag)) for edge in rows.edges[:-1]]
     prices = {Head("lin", p): head_price(p, len(decays), dtype) for p in decays}
-    heads, solution = solve(rows, goal, list(prices), prices.__getitem__)
+    heads = list(prices)
+    solution = solve(rows, goal, heads, prices.__getitem__)
     depth = mantissa(dtype) + STORED + 16
     stored = {head.decay: to_grid(a, depth) for head, a in zip(heads, solution.weights, strict=True) if head.decay is not None}
     return {p: a for p, a in sorted(stored.items()) if a != 0}, float(solution.value)

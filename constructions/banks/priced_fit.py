@@ -34,7 +34,7 @@ choose them, resolve more."""
 DOUBLE_BITS = 72
 """Bits beyond the smallest share that columns are known to where all that follows is done in doubles."""
 CYCLING = 16
-"""Iterations per column after which a simplex method goes in circles: those that end take five at most."""
+"""Iterations per column after which a simplex method goes in circles: those that end take about five."""
 INDEPENDENT = 1e-9
 """Rows of the table with less than this share beyond those chosen depend on them, as doubles see it."""
 AGREE = 1e-9

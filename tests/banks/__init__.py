@@ -1,0 +1,1 @@
+"""Head banks: exact, fitted, for lags known at run time; the programmes that fit them."""
