@@ -9,8 +9,8 @@ Three things make doubles enough:
       min ‖goal − Q y‖₁ + Σ_B π_B |R_B^{−1} y − C b/π_o| + Σ_o |b|,
 
   whose columns are well conditioned: any double (y, b) is an admissible a, and an error in y is an error of that size in κ.
-* *Vertices.* The rows and columns that are active at the solution are solved for exactly (`_vertex`), primal and dual; where both agree
-  that is the optimum, and the programme is done.
+* *Vertices.* The multipliers that the simplex method ends with say which rows are met and which columns are used (`basic`, which completes
+  degenerate ones); these are solved for, primal and dual, in multi-precision. Where both agree that is the optimum.
 * *Refinement.* Otherwise it is solved again for what is left, scaled to size 1, until the value settles.
 
 Nothing here is trusted: what is made of the weights and the dual values is certified afterwards.
@@ -157,7 +157,10 @@ def _identity(size: int) -> arb_mat:
 
 
 class Programme:
-    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K, some of which may be exchanged for others."""
+    """min ‖goal − K a‖₁ + Σ_h price_h |a_h| for the columns of K, some of which may be exchanged for others.
+
+    A column whose price exceeds its length is never used; one that is no number may not be among them.
+    """
 
     def __init__(self, columns: Sequence[Sequence[arb]], goal: Sequence[arb], prices: Sequence[arb]) -> None:
         self.rows, self.goal = len(goal), arb_mat(len(goal), 1, list(goal))
@@ -324,9 +327,7 @@ def basic(table: np.ndarray, multipliers: np.ndarray, held: np.ndarray) -> np.nd
 
 def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(multipliers, minimiser y, whether bounds ±1 have a price) of min ‖goal − table·y‖₁, by its dual: max goal·δ over −1 ≤ δ ≤ 1,
-    tableᵀδ = 0.
-
-    """
+    tableᵀδ = 0."""
     from scipy.optimize import linprog  # not loaded where a shipped certificate answers
 
     zeros = np.zeros(table.shape[1])

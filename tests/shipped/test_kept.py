@@ -9,7 +9,6 @@ import pytest
 from flint import fmpq
 
 import lemmaformer as lf
-from constructions.banks import priced_fit
 from verify.limits import pairs
 from verify.limits.pairs import KEPT, SOLVED, Pair, lag_limit
 from verify.limits.shipped import kept
@@ -24,15 +23,6 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     pairs.forget()
     yield tmp_path / "kept"
     pairs.forget()
-
-
-@pytest.fixture
-def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for every programme that is solved."""
-    counted: list[int] = []
-    solver = priced_fit._linear_programme
-    monkeypatch.setattr(priced_fit, "_linear_programme", lambda *given: (counted.append(1), solver(*given))[1])
-    return counted
 
 
 def asked_anew() -> Pair:

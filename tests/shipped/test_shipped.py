@@ -41,15 +41,6 @@ def no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(priced_fit, "_linear_programme", refuse)
 
 
-@pytest.fixture
-def solved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One entry for every programme that is solved."""
-    counted: list[int] = []
-    solver = priced_fit._linear_programme
-    monkeypatch.setattr(priced_fit, "_linear_programme", lambda *given: (counted.append(1), solver(*given))[1])
-    return counted
-
-
 def damage(monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
     """Every file of the table as `change` leaves its content."""
 
