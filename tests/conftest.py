@@ -14,6 +14,7 @@ from typing import Any
 
 # Before JAX is loaded: programs that were compiled once, in this run or an earlier one, are read from files.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")  # or their names depend on the folder
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ["LEMMAFORMER_CACHE"] = "off"  # certificates of earlier runs are for the tests of them alone
