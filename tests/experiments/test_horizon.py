@@ -196,7 +196,6 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return choose
 
 
-@pytest.mark.deep
 def test_the_command_says_what_the_numbers_say(run: Any, made_up: Callable[[float], None], tmp_path: Any) -> None:
     made_up(1.25)
     done = run("experiment", "horizon", "--lags", 2, "--figure", tmp_path / "lags.png", "--json")

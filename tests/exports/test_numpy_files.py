@@ -62,7 +62,7 @@ def test_the_file_agrees_without_us(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(seen[f"stream{number}"][:, settled:, net.slots[slot][0]], held[:, settled:], atol=2e-3)
 
 
-@pytest.mark.deep(keep="lin-dp-free-finite")
+@pytest.mark.deep(keep=("lin-dp-free-finite", "lin-dp-infinite"))
 @pytest.mark.parametrize(("rpe", "kind", "window"), KINDS, ids=NAMES)
 def test_every_kind_of_layer(rpe: str, kind: str, window: str, tmp_path: Path) -> None:
     """The writer compares; in this process, with the functions that are copied into files."""

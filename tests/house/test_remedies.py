@@ -168,7 +168,7 @@ TRIED: dict[str, tuple[Target, Options, Options]] = {
 }
 
 
-@pytest.mark.deep(keep=("more heads", "a fitted bank"))
+@pytest.mark.deep(keep=("more heads", "a fitted bank", "layers", "a minimal bank"))
 @pytest.mark.parametrize("case", TRIED)
 def test_ways_out_are_tried_and_come_first(case: str) -> None:
     target, options, first = TRIED[case]
