@@ -33,8 +33,8 @@ RESOLVED = 2.0**-36
 choose them, resolve more."""
 DOUBLE_BITS = 72
 """Bits beyond the smallest share that columns are known to where all that follows is done in doubles."""
-CYCLING = 16
-"""Iterations per column after which a simplex method goes in circles: those that end take about five."""
+CYCLING = 10
+"""Iterations per row and column of a programme after which a simplex method goes in circles: those that end take about two."""
 INDEPENDENT = 1e-9
 """Rows of the table with less than this share beyond those chosen depend on them, as doubles see it."""
 AGREE = 1e-9
@@ -334,7 +334,8 @@ def _linear_programme(table: np.ndarray, goal: np.ndarray) -> tuple[np.ndarray, 
     for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
         tolerances = {"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance}
         for presolve in (False, True):  # there is nothing to leave out of a dense programme; devex prices halve the time
-            options = {**tolerances, "presolve": presolve, "simplex_dual_edge_weight_strategy": "devex", "maxiter": CYCLING * len(zeros)}
+            options = {**tolerances, "presolve": presolve, "simplex_dual_edge_weight_strategy": "devex"}
+            options["maxiter"] = CYCLING * sum(table.shape)
             found = linprog(-goal, A_eq=table.T, b_eq=zeros, bounds=(-1, 1), method="highs-ds", options=options)
             if found.status == 0 and found.x is not None:
                 return found.x, -found.eqlin.marginals, (found.lower.marginals != 0) | (found.upper.marginals != 0)
