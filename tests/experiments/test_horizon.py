@@ -67,7 +67,6 @@ def test_no_trained_layer_beats_its_lower_bound(rpe: str, monkeypatch: pytest.Mo
     assert worst and all(found.error < 1.2 for found in worst)  # the law is approached, from above
 
 
-@pytest.mark.deep
 def test_a_wrong_bound_would_be_caught(near_optimal: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The best bank is so close to the bound for its weights that a bound half as large again, or of a longer lag, is beaten."""
     _, network = near_optimal

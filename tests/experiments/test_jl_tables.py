@@ -92,7 +92,6 @@ def test_constructed_networks_beat_trained_ones(second: JlExperiment, third: JlE
         assert built["mse"] < 1e-3 * errors(experiment)[RNN, "original"]
 
 
-@pytest.mark.deep
 def test_constructed_transformers_are_certified_on_every_target() -> None:
     """Without training: the rows of Table 2, of the same sizes for all targets, and what really runs is below what is certified."""
     exact = jl_tables.exact_table_2(1)
