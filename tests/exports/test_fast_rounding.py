@@ -32,7 +32,7 @@ def wider(network: Transformer, tokens: np.ndarray) -> np.ndarray:
         return np.asarray(reference.run_layers(floats, jnp.asarray(tokens, jnp.float64), step))
 
 
-@pytest.mark.deep(keep="lin-log-dp-free")
+@pytest.mark.deep(keep=("lin-log-dp-free", "dp"))
 @pytest.mark.parametrize(
     ("rpe", "kind", "window"),
     [("lin log", "dp-free", "infinite"), ("table", "dp-free", "finite"), ("lin log", "dp", "infinite"), ("none", "dp", "full"),
