@@ -9,14 +9,15 @@ user's cache folder; with LEMMAFORMER_CACHE=off nothing is read or kept.
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from flint import fmpq
 
+from analyzer.errors import LemmaformerError
 from analyzer.limits.budgeted_error import RpeSet
 from analyzer.numbers.exact import to_text
+from constructions.files.places import write_file
 from verify.limits.shipped.table import DAMAGE, LagHint, read_hint
 
 FORM = 1
@@ -69,8 +70,6 @@ def keep(rpe: RpeSet, unit: fmpq, decay_bits: int, lag: int, entry: dict[str, An
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists() and sum(1 for _ in file.parent.glob("*.json")) >= MOST:
             return
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, suffix=".part", delete=False) as part:
-            part.write(json.dumps(entry, separators=(",", ":")))
-        os.replace(part.name, file)
-    except OSError:
+        write_file(file, json.dumps(entry, separators=(",", ":")).encode(), True)
+    except (OSError, LemmaformerError):
         return
