@@ -109,13 +109,15 @@ class Balance:
 
     def bank(self, lag: int, decay_bits: int) -> PricedBank:
         """The bank for a lag at the decays found, rounded to `decay_bits`; the zero bank where nothing is better."""
+        if self.rpe != "lin" and lag == 1:
+            return PricedBank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
         self.known_duals(lag)
+        if self._heads is None:
+            self.dual(lag)  # a longer lag may have left none, where nothing is better
         nothing = PricedBank((), (), fmpq(0))
         if self._heads is None:
             return nothing
         with working_precision(self.precision):
-            if self.rpe != "lin" and lag == 1:
-                return PricedBank((("log", fmpq(self.bits + 16)),), (fmpq(1),), fmpq(0))
             rows = self.rows(lag)
             found = (_rounded(h, decay_bits, self.bits) for h in self._heads if h.decay is not None or h.rpe == "log")
             real = (head for head in found if head.decay and head.decay > LEAST[head.rpe])

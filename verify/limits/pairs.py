@@ -200,6 +200,9 @@ def _fits(bank: PricedBank, decay_bits: int) -> bool:
         return all(dyadic(arb(p), decay_bits) == p for _, p in bank.heads)
 
 
+FIRST_TRIED: dict[RpeSet, Callable[[int], int]] = {"lin": lambda rule: rule, "log": lambda rule: 2 * rule // 3, "mixed": lambda rule: rule - 2}
+"""The lag from which a horizon is looked for, from the rule ⌊ln(1/u)/π⌋: at it or a little before it, since a search that finds a bank
+finds the heads of the next."""
 BEYOND = 4
 """Lags this far behind the rule ⌊ln(1/u)/π⌋ are out of reach of every type; sequences of shorter lags and differences show it."""
 
@@ -263,7 +266,7 @@ def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Step = lambda _: Non
     known = None if fresh else shipped_horizon(rpe, unit, decay_bits, step)
     if known is not None:
         return known
-    guess = max(1, rule(unit) - (0 if rpe == "lin" else 2))
+    guess = max(1, FIRST_TRIED[rpe](rule(unit)))
     lag, best, bank = _seen(rpe, unit, guess, decay_bits, step)
     shown = [_shown_beyond(rpe, longer, unit, step) for longer in _settled(rpe, lag, unit)]
     lowers, beyond = [lower(least) for least, _ in shown], tuple(witness for _, witness in shown)
