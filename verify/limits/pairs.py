@@ -200,7 +200,11 @@ def _fits(bank: PricedBank, decay_bits: int) -> bool:
         return all(dyadic(arb(p), decay_bits) == p for _, p in bank.heads)
 
 
-FIRST_TRIED: dict[RpeSet, Callable[[int], int]] = {"lin": lambda rule: rule, "log": lambda rule: 2 * rule // 3, "mixed": lambda rule: rule - 2}
+FIRST_TRIED: dict[RpeSet, Callable[[int], int]] = {
+    "lin": lambda rule: rule,
+    "log": lambda rule: 2 * rule // 3,
+    "mixed": lambda rule: rule - 2,
+}
 """The lag from which a horizon is looked for, from the rule ⌊ln(1/u)/π⌋: at it or a little before it, since a search that finds a bank
 finds the heads of the next."""
 BEYOND = 4
