@@ -304,9 +304,45 @@ def _array_constants(attention: Attention, length: int) -> dict[str, np.ndarray]
     return constants if length > MAX_TAPS or not len(heads) else constants | kernel_constants(attention, list(heads), length)
 
 
+COARSE = 64
+"""Up to so many tokens, or sequences, buckets are powers of two; beyond, lengths have eight buckets between two of them."""
+
+
+def bucket(count: int) -> int:
+    """The least bucket that holds so many: lengths of one bucket share a program, which is at most an eighth longer than needed."""
+    power = 1 << max(0, count - 1).bit_length()
+    return power if power <= COARSE else -(-count // (power // 16)) * (power // 16)
+
+
+def _filled(network: Transformer, tokens: np.ndarray) -> np.ndarray:
+    """Tokens (…, N, d) whose lengths and batches fill their buckets, by the last token and the last sequence again.
+
+    No position before them looks there, but in full windows, and neither do other sequences. Zeros could be tokens that the network is not
+    made for.
+    """
+    *batch, length, _ = tokens.shape
+    longer = bucket(length) if length and all(layer.attention.window != "full" for layer in network.layers) else length
+    if network.positions is not None:
+        longer = max(length, min(longer, len(network.positions)))
+    more = [bucket(count) if 0 < count <= COARSE else count for count in batch]
+    filling = [(0, after - before) for before, after in zip((*batch, length), (*more, longer), strict=True)]
+    return np.pad(tokens, [*filling, (0, 0)], mode="edge") if any(after for _, after in filling) else tokens
+
+
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
-    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), in the network's own dtype."""
-    constants = network_constants(network, np.shape(tokens)[-2])
+    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), in the network's own dtype.
+
+    Programs are made for buckets of lengths, so that new lengths seldom compile. Where what was filled up spoils a number, as a product
+    of a weight 0 and an overflow does, the array runs as it is.
+    """
+    given = np.asarray(tokens)
+    filled = _filled(network, given)
+    found = _forward(network, filled)[tuple(slice(count) for count in given.shape[:-1])]
+    return found if filled is given or np.isfinite(found).all() else _forward(network, given)
+
+
+def _forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
+    constants = network_constants(network, tokens.shape[-2])
     with with_x64(network.dtype):
-        tokens = jnp.asarray(tokens, dtype=network.dtype)
-        return np.asarray(reference.run_layers(network, tokens, lambda index, layer, *state: step(layer, constants[index], *state)))
+        given = jnp.asarray(tokens, dtype=network.dtype)
+        return np.asarray(reference.run_layers(network, given, lambda index, layer, *state: step(layer, constants[index], *state)))

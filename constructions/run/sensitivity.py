@@ -44,12 +44,17 @@ def network_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:
             raise Refusal("exact weights cancel in float64")
     total = np.zeros(tokens.shape[1:])
     with with_x64("float64"):
-        slope = jax.grad(lambda x: stream(floats, x)[-1][:, -1, 0].sum())
         for part in batches(network, tokens):
-            total += np.asarray(slope(jnp.asarray(part))).sum(axis=0)
+            total += np.asarray(_slopes(floats, jnp.asarray(part))).sum(axis=0)
     if not np.isfinite(total).all():
         raise Refusal("derivatives are not finite numbers")
     return (total / len(tokens))[::-1].T
+
+
+@jax.jit
+def _slopes(network: Transformer, tokens: jax.Array) -> jax.Array:
+    """The derivatives of every sequence's last output, (batch, N, d)."""
+    return jax.grad(lambda x: stream(network, x)[-1][:, -1, 0].sum())(tokens)
 
 
 def _fused_kernel(network: Transformer, tokens: np.ndarray) -> np.ndarray:

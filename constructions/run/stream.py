@@ -88,7 +88,8 @@ def batches(network: Transformer, tokens: np.ndarray) -> list[np.ndarray]:
         raise Refusal(
             f"{len(tokens)} sequences of {tokens.shape[1]} tokens are too many for the reference pass; give fewer or shorter ones"
         )
-    together = max(1, MAX_WEIGHTS // squares)
+    parts = -(-len(tokens) // max(1, MAX_WEIGHTS // squares))
+    together = max(1, -(-len(tokens) // max(1, parts)))  # as even as can be: parts of one size share a program
     return [tokens[start : start + together] for start in range(0, len(tokens), together)]
 
 

@@ -2,7 +2,7 @@
 
 A run is a loss ℓ(θ, batch), a source of batches (a random key gives one) and an optimiser of optax. Step n draws its batch with the n-th
 key of the run's seed, so a run is a function of (θ_0, seed): the same numbers on the same machine, whatever the chunks. Steps run in
-chunks inside `jax.lax.scan`; Python is back only between chunks, to look at the losses, to report progress, to stop early and to save:
+chunks inside one loop of XLA; Python is back only between chunks, to look at the losses, to report progress, to stop early and to save:
 what was saved after n steps goes on to the same numbers as a run that was never interrupted. A loss that is not finite ends the run
 before its chunk is saved.
 
@@ -230,7 +230,11 @@ class Hooks(NamedTuple):
 
 
 def _run(
-    advance: Callable[[int, State, jax.Array], tuple[State, jax.Array]], state: State, steps: int, chunk: int | None, hooks: Hooks
+    advance: Callable[[int, State, jax.Array, jax.Array], tuple[State, jax.Array]],
+    state: State,
+    steps: int,
+    chunk: int | None,
+    hooks: Hooks,
 ) -> Trained:
     if steps < 1 or (chunk is not None and chunk < 1):
         raise InputError(f"training needs at least one step per chunk, got {steps} steps in chunks of {chunk}")
@@ -244,8 +248,8 @@ def _run(
         if hooks.stop is not None and losses and hooks.stop.reached(np.concatenate(losses, axis=-1), length):
             break
         done = min(first + length, steps)
-        state, values = advance(done - first, state, jnp.int32(first))
-        losses.append(np.asarray(values))
+        state, values = advance(length, state, jnp.int32(first), jnp.int32(done))
+        losses.append(np.asarray(values)[..., : done - first])
         _refuse_divergence(losses[-1], first)
         if hooks.store is not None:
             hooks.store(Saved(state.learnt, np.concatenate(losses, axis=-1), length))
@@ -263,25 +267,28 @@ def _refuse_divergence(losses: np.ndarray, first: int) -> None:
         raise Refusal(f"training diverged: the loss is not a finite number at step {step}; a smaller learning rate may help")
 
 
-def _steps(rule: BatchRule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
-    def step(learnt: tuple[Pytree, Pytree], index: jax.Array) -> tuple[tuple[Pytree, Pytree], jax.Array]:
-        parameters, memory = learnt
+def _steps(rule: BatchRule, length: int, state: State, first: jax.Array, done: jax.Array) -> tuple[State, jax.Array]:
+    """The steps from `first` to `done`, at most `length` of them: how many is no part of the program, so the last chunk compiles nothing."""
+
+    def step(index: jax.Array, carried: tuple[tuple[Pytree, Pytree], jax.Array]) -> tuple[tuple[Pytree, Pytree], jax.Array]:
+        (parameters, memory), losses = carried
         batch = rule.batches(jax.random.fold_in(state.key, index), *state.task)
         if rule.mesh is not None:
             batch = jax.lax.with_sharding_constraint(batch, NamedSharding(rule.mesh, PartitionSpec(AXIS)))
         value, gradient = jax.value_and_grad(rule.loss)(parameters, batch)
         updates, memory = rule.update(gradient, memory, parameters)
-        return (optax.apply_updates(parameters, updates), memory), value
+        return (optax.apply_updates(parameters, updates), memory), losses.at[index - first].set(value)
 
-    learnt, losses = jax.lax.scan(step, state.learnt, first + jnp.arange(count))
+    kind = jax.eval_shape(lambda: rule.loss(state.learnt[0], rule.batches(state.key, *state.task))).dtype
+    learnt, losses = jax.lax.fori_loop(first, done, step, (state.learnt, jnp.zeros(length, kind)))
     return state._replace(learnt=learnt), losses
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _advance(rule: BatchRule, count: int, state: State, first: jax.Array) -> tuple[State, jax.Array]:
-    return _steps(rule, count, state, first)
+def _advance(rule: BatchRule, length: int, state: State, first: jax.Array, done: jax.Array) -> tuple[State, jax.Array]:
+    return _steps(rule, length, state, first, done)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _advance_all(rule: BatchRule, count: int, states: State, first: jax.Array) -> tuple[State, jax.Array]:
-    return jax.vmap(lambda state: _steps(rule, count, state, first))(states)
+def _advance_all(rule: BatchRule, length: int, states: State, first: jax.Array, done: jax.Array) -> tuple[State, jax.Array]:
+    return jax.vmap(lambda state: _steps(rule, length, state, first, done))(states)
