@@ -268,7 +268,7 @@ def _refuse_divergence(losses: np.ndarray, first: int) -> None:
 
 
 def _steps(rule: BatchRule, length: int, state: State, first: jax.Array, done: jax.Array) -> tuple[State, jax.Array]:
-    """The steps from `first` to `done`, at most `length` of them: how many is no part of the program, so the last chunk compiles nothing."""
+    """The steps from `first` to `done`, at most `length`: how many is no part of the program, so the last chunk compiles nothing."""
 
     def step(index: jax.Array, carried: tuple[tuple[Pytree, Pytree], jax.Array]) -> tuple[tuple[Pytree, Pytree], jax.Array]:
         (parameters, memory), losses = carried
