@@ -46,6 +46,9 @@ NormName = Literal["sup", "mean-square"]
 TokenName = Literal["uniform", "signs", "gaussian"]
 """Laws of independent tokens (`analyzer.targets.tokens`)."""
 
+FormName = Literal["scan", "blocked", "associative"]
+"""Forms of the recurrence of lin heads (`constructions.network.recurrences`)."""
+
 _RPE = "relative positions: a head's weights fall like e^{-ps} (lin, as ALiBi) or s^{-p} (log, as KERPLE) with the distance s"
 _ERROR = "total worst-case error, certified"
 _ERROR_NORM = "total error, certified: in the worst case, or with mean-square E|error|²"

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from analyzer.errors import Refusal
+from analyzer.families import FormName
+from constructions.network import recurrences
 from constructions.network.precision import check_device
 from constructions.network.transformer import Transformer, check_tokens, to_float
 from constructions.run import fast, sharded, token_by_token
@@ -16,10 +19,23 @@ from constructions.run.fused import run_exact
 from constructions.run.lagged import ExactRunner
 
 
-def run(network: Transformer, tokens: Any, devices: int = 1) -> np.ndarray:
-    """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1]."""
+def run(network: Transformer, tokens: Any, devices: int = 1, form: FormName | None = None) -> np.ndarray:
+    """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1].
+
+    Lin heads of float networks run in the given form, or in that of this device.
+    """
     given = check_tokens(network, tokens)
-    return evaluated(network, given) if devices == 1 else sharded.forward(network, given, devices)
+    with recurrences.using(form_of(network, form)):
+        return evaluated(network, given) if devices == 1 else sharded.forward(network, given, devices)
+
+
+def form_of(network: Transformer, asked: FormName | None) -> FormName:
+    """The form in which lin heads run: what was asked for, which exact networks have none of, or that of this device."""
+    if network.dtype != "exact":
+        return recurrences.of_device() if asked is None else asked
+    if asked is not None and asked != "scan":
+        raise Refusal("forms are for networks of floats, and this one is exact", {"dtype": "float64"})
+    return "scan"
 
 
 def runs_rounded(network: Transformer) -> bool:

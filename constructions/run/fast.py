@@ -2,7 +2,8 @@
 
 Per-head constants are computed once, outside XLA, correctly rounded from the stored decays (`head_constants`):
 
-* lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S;
+* lin: ratio z = fl(e^{−p}) and gain g = fl(1−e^{−p}); the state S ← z S + v runs over the tokens, the head's output is g S. On devices
+  that wait long for one step after the other it is computed in another form (`constructions.network.recurrences`);
 * log, short: the normalised kernel s^{−p}/ζ(p) falls below half a unit roundoff of mass after at most `MAX_TAPS` taps: those taps,
   each correctly rounded, are the head, summed tap by tap;
 * kerple: the same with (1+rs)^{−p} and its mass, from s = 0 on;
@@ -22,6 +23,8 @@ whose rounding is known. Other dp and nf scores run through the formula of the r
 biases and masses of the past that were computed beforehand.
 """
 
+import itertools
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,9 +34,11 @@ import numpy as np
 from flint import arb
 
 from analyzer.errors import InputError
+from analyzer.families import FormName
 from analyzer.numbers.exact import working_precision
 from constructions.network.exponential import exp
 from constructions.network.precision import HIGHEST, shifted_tap_count, tap_count, with_x64
+from constructions.network.recurrences import chosen, form_constants, from_zero, scan_states, states
 from constructions.network.transformer import Attention, Layer, Transformer, table_weights, to_exact
 from constructions.run import reference
 from constructions.run.lagged import lagged_layers
@@ -81,29 +86,20 @@ def _kerple_taps(attention: Attention, dtype: np.dtype) -> np.ndarray:
         return np.array([[float((s + a) ** -p / p.zeta(a)) for s in range(count)] for p, a in heads]).astype(dtype)
 
 
-def scan_states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
-    """S_t = z S_{t−1} + v_t along the first axis."""
-
-    def step(state: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
-        state = ratio * state + value
-        return state, state
-
-    return jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)[1]
-
-
 def _scan(attention: Attention, constants: dict[str, Any], heads: np.ndarray, values: jax.Array, past: jax.Array) -> jax.Array:
     """Σ_s z^s v_{t−s} for the lin heads; values (N, …, H, dv), past (H, dv)."""
-    ratio = constants["ratio"][:, None]
-    infinite = attention.window == "infinite"
-    start = past / constants["gain"][:, None] if infinite else jnp.zeros_like(past)
-    states = scan_states(ratio, start, values)
+    gain, infinite = constants["gain"][:, None], attention.window == "infinite"
+    if infinite and from_zero(constants):
+        sums = states(constants, values - past)
+        return past / gain + sums if attention.kind == "tmx" else gain * sums + past
+    found = scan_states(constants["ratio"][:, None], past / gain, values) if infinite else states(constants, values)
     if attention.kind == "tmx":
-        return states
+        return found
     if infinite:
-        return constants["gain"][:, None] * states
+        return gain * found
     ages = jnp.arange(1, values.shape[0] + 1, dtype=values.dtype)
     mass = -jnp.expm1(-attention.decay[heads] * ages[:, None]) / constants["gain"]
-    return states / mass.reshape(mass.shape[0], *[1] * (values.ndim - 3), mass.shape[1], 1)
+    return found / mass.reshape(mass.shape[0], *[1] * (values.ndim - 3), mass.shape[1], 1)
 
 
 def tap_sum(taps: Any, values: jax.Array, past: jax.Array) -> jax.Array:
@@ -257,11 +253,14 @@ def _attend_by_lag(attention: Attention, constants: dict[str, Any], x: jax.Array
     is_lin = attention.rpe[0] == "lin"
     if is_lin:
         mass = past_value / (1 - constants["ratio"])[:, None]
-        states = scan_states(constants["ratio"][:, None], mass, values)
+        if from_zero(constants):
+            sums = mass + states(constants, values - past_value)
+        else:
+            sums = scan_states(constants["ratio"][:, None], mass, values)
     else:
         mass = past_value * jnp.sum(constants["taps"], axis=1)[:, None]
-        states = tap_sum(constants["taps"], values, past_value)
-    mixed = lag_factor(constants, x)[..., None] * jnp.moveaxis(states, 0, -3)
+        sums = tap_sum(constants["taps"], values, past_value)
+    mixed = lag_factor(constants, x)[..., None] * jnp.moveaxis(sums, 0, -3)
     output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
     return output, jnp.einsum("hdv,hv->d", attention.output, lag_factor(constants, past)[:, None] * mass, precision=HIGHEST)
 
@@ -280,8 +279,38 @@ def step(layer: Layer, constants: dict[str, Any], x: jax.Array, past: jax.Array,
     return reference.feed(layer.feedforward, x + attended, past + past_attended, last)
 
 
-def network_constants(network: Transformer, length: int) -> tuple[dict[str, np.ndarray], ...]:
-    """The constants of every layer for arrays of a length, from lag tables where its heads read lag slots."""
+def equal_runs(parts: Sequence[Any]) -> list[tuple[int, int]]:
+    """(first, count) of neighbours with the same structure, shapes and types, which one loop goes through."""
+    kinds = [(jax.tree.structure(part), [(np.shape(leaf), str(leaf.dtype)) for leaf in jax.tree.leaves(part)]) for part in parts]
+    firsts = [k for k in range(len(kinds)) if k == 0 or kinds[k] != kinds[k - 1]]
+    return [(first, after - first) for first, after in itertools.pairwise([*firsts, len(kinds)])]
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Equal parts as one, with an axis for which of them."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+
+
+@jax.jit
+def program(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
+    """The whole network on tokens (…, N, d): what the last layer gives, (…, N, c). Equal layers after each other are one loop."""
+    state = reference.embed(network.first(0), tokens), jnp.asarray(network.bias)
+    layers = list(zip(network.layers, constants, strict=True))
+    for first, count in equal_runs(layers[:-1]):
+        if count == 1:
+            state = step(*layers[first], *state, False)
+        else:
+            state, _ = jax.lax.scan(lambda x, part: (step(*part, *x, False), None), state, stacked(layers[first : first + count]))
+    return step(*layers[-1], *state, True)[0]
+
+
+def network_constants(network: Transformer, length: int, form: FormName = "scan") -> tuple[dict[str, np.ndarray], ...]:
+    """The constants of every layer for arrays of a length, from lag tables where its heads read lag slots; lin heads in a form."""
+    found = _constants(network, length)
+    return found if form == "scan" else tuple(known | form_constants(form, known.get("ratio", np.zeros(0))) for known in found)
+
+
+def _constants(network: Transformer, length: int) -> tuple[dict[str, np.ndarray], ...]:
     lagged = all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers)
     if lagged and network.positions is None:
         try:
@@ -332,8 +361,8 @@ def _filled(network: Transformer, tokens: np.ndarray) -> np.ndarray:
 def forward(network: Transformer, tokens: Any) -> np.ndarray:
     """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), in the network's own dtype.
 
-    Programs are made for buckets of lengths, so that new lengths seldom compile. Where what was filled up spoils a number, as a product
-    of a weight 0 and an overflow does, the array runs as it is.
+    One program is made for all layers and a bucket of lengths, so that new lengths seldom compile. Where what was filled up spoils a
+    number, as a product of a weight 0 and an overflow does, the array runs as it is.
     """
     given = np.asarray(tokens)
     filled = _filled(network, given)
@@ -342,7 +371,6 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
 
 
 def _forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
-    constants = network_constants(network, tokens.shape[-2])
+    constants = network_constants(network, tokens.shape[-2], chosen())
     with with_x64(network.dtype):
-        given = jnp.asarray(tokens, dtype=network.dtype)
-        return np.asarray(reference.run_layers(network, given, lambda index, layer, *state: step(layer, constants[index], *state)))
+        return reference.as_outputs(np.asarray(program(network, constants, tokens.astype(network.dtype))))

@@ -35,9 +35,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import working_precision
 from constructions.network.precision import HIGHEST, check_device, with_x64
-from constructions.network.transformer import Attention, Layer, Transformer, to_exact
+from constructions.network.recurrences import chosen
+from constructions.network.transformer import Attention, Transformer, to_exact
 from constructions.run import fast, token_by_token
-from constructions.run.reference import as_outputs, embed, run_layers
+from constructions.run.reference import as_outputs, embed
 from constructions.run.token_by_token import Constants, HeadMemory
 
 AXIS = "devices"
@@ -93,19 +94,18 @@ def _by_sequences(network: Transformer, tokens: np.ndarray, mesh: Mesh) -> np.nd
     """Tokens (batch, N, d), as many sequences on every device."""
     batch = len(tokens)
     padded = np.pad(tokens, ((0, -batch % mesh.size), (0, 0), (0, 0))).astype(network.dtype)
-    constants = fast.network_constants(network, tokens.shape[-2])
+    constants = fast.network_constants(network, tokens.shape[-2], chosen())
     with with_x64(network.dtype):
         spread = jax.device_put(padded, NamedSharding(mesh, PartitionSpec(AXIS)))
-        return np.asarray(run_layers(network, spread, lambda index, *state: _step(mesh, constants[index], *state)))[:batch]
+        return as_outputs(np.asarray(_spread(mesh, network, constants, spread))[:batch])
 
 
-@partial(jax.jit, static_argnums=(0, 5))
-def _step(mesh: Mesh, constants: Constants, layer: Layer, x: jax.Array, past: jax.Array, last: bool) -> tuple[jax.Array, jax.Array]:
-    """One layer of the fast pass on every device's sequences, compiled."""
-    own, all_alike = PartitionSpec(AXIS), PartitionSpec()
-    given, found = (all_alike, all_alike, own, all_alike), (own, all_alike)
-    run = jax.shard_map(partial(fast.step, last=last), mesh=mesh, in_specs=given, out_specs=found, check_vma=False)
-    return run(layer, constants, x, past)
+@partial(jax.jit, static_argnums=0)
+def _spread(mesh: Mesh, network: Transformer, constants: tuple[Constants, ...], tokens: jax.Array) -> jax.Array:
+    """The fast pass on every device's sequences, compiled."""
+    own, alike = PartitionSpec(AXIS), PartitionSpec()
+    run = jax.shard_map(fast.program, mesh=mesh, in_specs=(alike, alike, own), out_specs=own, check_vma=False)
+    return run(network, constants, tokens)
 
 
 def _by_sections(network: Transformer, tokens: np.ndarray, mesh: Mesh, section: int) -> np.ndarray:

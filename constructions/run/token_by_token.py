@@ -28,6 +28,7 @@ import numpy as np
 from analyzer.errors import InputError, Refusal
 from analyzer.ranges import check_range
 from constructions.network.precision import HIGHEST, check_device, with_x64
+from constructions.network.recurrences import chosen
 from constructions.network.transformer import Attention, Layer, Transformer, check_relative, check_tokens
 from constructions.run import fast
 from constructions.run.reference import SCORED, as_outputs, embed, feed_forward
@@ -37,8 +38,6 @@ LARGEST = 4096
 LEAST, BLOCK, LEAST_BLOCK = 4096, 512, 16
 """Whole arrays run by blocks if they have at least so many tokens in all, and each sequence those of one block; tokens of all sequences in
 a block, and the fewest of one sequence. From 256 to 1024 tokens the time of a block hardly changes per token."""
-MOST_LAYERS = 8
-"""Layers of networks that do: one program has all of them, and equal ones compile once only where every layer is a program."""
 MAX_BATCH = 1 << 20
 
 Constants = dict[str, Any]
@@ -137,7 +136,7 @@ def forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     the last token, where nobody looks.
     """
     many, length = tokens.size // network.dim, tokens.shape[-2]
-    if many < LEAST or length < BLOCK or network.positions is not None or len(network.layers) > MOST_LAYERS:
+    if many < LEAST or length < BLOCK or network.positions is not None or chosen() != "scan":
         return fast.forward(network, tokens)
     constants = fast.network_constants(network, 1)
     if _obstacle(network, constants) is not None:
@@ -204,12 +203,18 @@ def _advanced(network: Transformer, constants: tuple[Constants, ...], memory: Me
 
 def _layers(network: Transformer, constants: tuple[Constants, ...], memory: Memory, tokens: jax.Array) -> tuple[Memory, jax.Array]:
     """The memory after tokens (…, N, d), and what the last layer gives there, (…, N, c)."""
-    x = embed(network, tokens)
-    after = []
-    for index, (layer, known, held) in enumerate(zip(network.layers, constants, memory, strict=True)):
-        held, x = advance(layer, known, held, x, index == len(network.layers) - 1)
-        after.append(held)
-    return tuple(after), x
+    x, after = embed(network, tokens), list[HeadMemory]()
+    layers = list(zip(network.layers, constants, memory, strict=True))
+    for first, count in fast.equal_runs(layers[:-1]):
+        if count == 1:
+            held, x = advance(*layers[first], x, False)
+            after.append(held)
+        else:
+            run = fast.stacked(layers[first : first + count])
+            x, kept = jax.lax.scan(lambda y, part: advance(*part, y, False)[::-1], x, run)
+            after += [jax.tree.map(lambda leaf, k=k: leaf[k], kept) for k in range(count)]  # type: ignore[misc]
+    held, x = advance(*layers[-1], x, True)
+    return (*after, held), x
 
 
 def advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Array, last: bool) -> tuple[HeadMemory, jax.Array]:

@@ -1,8 +1,11 @@
 """Lengths and batches that share a program: what fills them up is seen by nobody."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from constructions.network.precision import with_x64
 from constructions.run import fast, reference
 from tests.conftest import random_network
 
@@ -29,15 +32,38 @@ def test_new_lengths_and_batches_of_a_bucket_do_not_compile(kind: str) -> None:
     rpe, attention, window = KINDS[kind]
     network = random_network(np.random.default_rng(3), rpe, attention, window, layers=2)
     tokens = np.random.default_rng(4).uniform(-1, 1, (4, 16, 2))
-    whole, known = fast.forward(network, tokens), fast.step._cache_size()
+    whole, known = fast.forward(network, tokens), fast.program._cache_size()
     for sequences, length in ((4, 9), (3, 16), (3, 11)):
         found = fast.forward(network, tokens[:sequences, :length])
         assert found.shape == (sequences, length)
         assert found == pytest.approx(whole[:sequences, :length], rel=1e-12, abs=1e-13)
         assert found == pytest.approx(reference.forward(network, tokens[:sequences, :length]), rel=1e-9, abs=1e-12)
-    assert fast.step._cache_size() == known
+    assert fast.program._cache_size() == known
     fast.forward(network, tokens[:, :8])
-    assert fast.step._cache_size() > known
+    assert fast.program._cache_size() > known
+
+
+def test_equal_layers_are_one_loop() -> None:
+    """Twelve layers make the program of six, and compute what they compute one by one."""
+    rng = np.random.default_rng(3)
+    deep = random_network(rng, ["lin", "log"], layers=12)
+    shallow = replace(deep, layers=deep.layers[6:])
+    tokens = rng.uniform(-1, 1, (2, 16, 2))
+    with with_x64("float64"):
+        sizes = [len(fast.program.lower(one, fast.network_constants(one, 16), tokens).as_text().splitlines()) for one in (shallow, deep)]
+    assert sizes[1] < 1.2 * sizes[0]  # only the stack of weights grows
+    looped = fast.forward(deep, tokens)
+    assert looped == pytest.approx(reference.forward(deep, tokens), rel=1e-10, abs=1e-12)
+    changed = deep.map(np.copy)
+    changed.layers[7].attention.value[:] += 0.1
+    assert np.abs(fast.forward(changed, tokens) - looped).max() > 1e-3  # every layer has its own weights
+
+
+def test_neighbours_of_one_shape_are_found() -> None:
+    a, b, wide = np.zeros(2), np.ones(2), np.zeros(3)
+    assert fast.equal_runs([]) == []
+    assert fast.equal_runs([a, b, wide, a, wide, wide]) == [(0, 2), (2, 1), (3, 1), (4, 2)]
+    assert fast.equal_runs([{"x": a}, {"y": a}, {"y": a.astype(np.float32)}]) == [(0, 1), (1, 1), (2, 1)]
 
 
 def test_windows_that_see_every_token_are_not_filled_up() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from constructions.network.exponential import exp, power_of_two
 from constructions.network.precision import HIGHEST, with_x64
+from constructions.network.recurrences import scan_states
 from constructions.run import fast
 
 FORMS = (
@@ -87,7 +88,7 @@ def _contract(form: str, a: jax.Array, b: jax.Array) -> jax.Array:
 
 @jax.jit
 def _recur(ratio: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
-    return gain[:, None] * fast.scan_states(ratio[:, None], past / gain[:, None], values)
+    return gain[:, None] * scan_states(ratio[:, None], past / gain[:, None], values)
 
 
 @jax.jit

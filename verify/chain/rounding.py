@@ -24,6 +24,22 @@ right-hand side over 1 − rx − 2η grows with x (its derivative has the sign 
 certified for n steps holds for longer sections. After a cut the recurrence goes on, and its error falls towards E. It is counted inside
 `passing(n)`.
 
+In other forms (`constructions.network.recurrences`) tokens d = v − c start from 0, and the constant past c is added at the end. With
+x = z^C for blocks of C tokens, m = (1−x)/(1−z), r = (1+u)³ and |S| ≤ |d|/(1−z) the sum of a block and the states at the ends of blocks
+obey
+
+    E_own ≤ m err(d) + (u + γ_C(1+u)) m (|d| + err(d)) + 5Cη(1 + |d| + err(d)),
+    E_B (1 − rx − 3η) ≤ (r−1) x |S| + (1+u) E_own + u|S| + 6η(1 + |S|),
+
+as a product of a constant within ux + η, a sum, and the sum of a block come together; every state is such a sum with z in place of x, at
+most. In the associative form windows W_k of 2^k tokens are exact sums A of the tokens as computed, |A| ≤ (|d| + err(d))(1 − x)/(1−z) with
+x = z^{2^k}, and what they lose obeys
+
+    p = R_k x + (ux + η)(|A| + R_k) + u(x(1+u) + η)(|A| + R_k) + 2η,      R_{k+1} = (R_k + p)(1+u) + u|A'| + 3η(1+u),
+
+A' being the window twice as long; errors of tokens add err(d)/(1−z), and what the last window leaves out z^{2^K}(|d| + err(d))/(1−z). Since
+Π(1+x) = 1/(1−z), that is about K roundings of |S|, less than the 2/(1−z) of a scan where heads are slow.
+
 Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s − max â + θ_s}, where |θ_s| ≤ λ collects the errors of
 the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
 are tanh(λ/2) apart in total variation, so the mean moves by at most tanh(λ/2) times the spread of the values; the sums and the
@@ -42,9 +58,11 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import Refusal, finer
-from analyzer.numbers.exact import UNIT, maximum, upper, working_precision
+from analyzer.families import FormName
+from analyzer.numbers.exact import UNIT, maximum, nearest, upper, working_precision
 from constructions.network.exponential import DEEPEST, REDUCED, constants
 from constructions.network.precision import SMALLEST
+from constructions.network.recurrences import BLOCK, chosen, levels
 from constructions.network.transformer import Attention, FeedForward, Transformer, to_exact
 from constructions.run.fused import FusedLayer
 from constructions.run.lagged import LaggedLayer
@@ -119,11 +137,62 @@ class Arithmetic:
         size = value.magnitude / (1 - z)
         fresh = value.error + (growth - 1) * z * size + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + size)
         if not z * growth < 1:
-            raise Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
+            raise self._too_slow(z)
         return Rounded(size, fresh / (1 - z * growth))
 
-    def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None) -> Rounded:
-        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain)."""
+    def blocked(self, z: arb, value: Rounded) -> Rounded:
+        """Every state of S ← zS + v from 0 in blocked form."""
+        x, size, given = z**BLOCK, value.magnitude / (1 - z), value.magnitude + value.error
+        mass, gamma = (1 - x) / (1 - z), self.gamma(BLOCK)
+        own = mass * value.error + (self.unit + gamma * (1 + self.unit)) * mass * given + 5 * BLOCK * self.tiny * (1 + given)
+        factors = (1 + self.unit) ** 3
+        if not factors * z + 3 * self.tiny < 1:
+            raise self._too_slow(z)
+
+        def summed(power: arb) -> arb:
+            """What a state adds to the error of one that comes in with this power."""
+            return (factors - 1) * power * size + (1 + self.unit) * own + self.unit * size + 6 * self.tiny * (1 + size)
+
+        ends = summed(x) / (1 - factors * x - 3 * self.tiny)
+        return Rounded(size, (factors * z + 3 * self.tiny) * ends + summed(z))
+
+    def associative(self, ratio: fmpq, value: Rounded) -> Rounded:
+        """Every state of S ← zS + v from 0 in associative form."""
+        z, u, tiny, given = arb(ratio), self.unit, self.tiny, value.magnitude + value.error
+        lost, x = tiny, z  # a subnormal token may be flushed before anything else happens
+        for _ in range(levels(nearest(ratio), self.dtype)):
+            window, longer = given * (1 - x) / (1 - z), given * (1 - x * x) / (1 - z)
+            product = x * lost + (u * x + tiny + u * (x * (1 + u) + tiny)) * (window + lost) + 2 * tiny
+            lost = (lost + product) * (1 + u) + u * longer + 3 * tiny * (1 + u)
+            x = x * x
+        left_out = x * given / (1 - z)
+        return Rounded(value.magnitude / (1 - z), value.error / (1 - z) + lost + left_out)
+
+    def _from_zero(self, form: FormName, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None) -> Rounded:
+        """The same as `scan`, in a form that starts from 0: the constant past is taken off every token, and added at the end."""
+        z, g, shifted = arb(ratio), arb(gain), value
+        if past is not None:
+            size, error = value.magnitude + past, 2 * value.error
+            shifted = Rounded(size, error + self.unit * (size + error) + self.tiny)
+        state = self.checked(self.blocked(z, shifted) if form == "blocked" else self.associative(ratio, shifted))
+        output = self.times(gain, state)
+        if past is None:
+            return output
+        added = value.error + past * (abs(1 - g / (1 - z)) + 2 * self.unit) + 2 * self.tiny
+        magnitude, error = g * value.magnitude.max(past) / (1 - z), output.error + added
+        return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
+
+    def _too_slow(self, z: arb) -> Refusal:
+        return Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
+
+    def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None, form: FormName | None = None) -> Rounded:
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain).
+
+        It is computed in the form that was chosen (`constructions.network.recurrences`), if none is given.
+        """
+        form = form or chosen()
+        if form != "scan":
+            return self._from_zero(form, ratio, gain, value, past)
         z, g = arb(ratio), arb(gain)
         scanned, steps = self.state(z, value), _PASSED.get()
         state, error = scanned.magnitude, scanned.error

@@ -115,7 +115,7 @@ def _rounding(dtype: str, ratios: Sequence[fmpq], inputs: Sequence[fmpq], output
     if dtype == "exact":
         return arb(0)
     arithmetic = Arithmetic(dtype)
-    states = [arithmetic.scan(abs(z), fmpq(1), arithmetic.times(b, ONE)) for z, b in zip(ratios, inputs, strict=True)]
+    states = [arithmetic.scan(abs(z), fmpq(1), arithmetic.times(b, ONE), form="scan") for z, b in zip(ratios, inputs, strict=True)]
     return arithmetic.dot(list(outputs), states).error
 
 
