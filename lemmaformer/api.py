@@ -15,6 +15,7 @@ from lemmaformer.progress import certifying, working
 if TYPE_CHECKING:
     from flint import fmpq
 
+    from analyzer.families import FormName
     from analyzer.targets.protocol import Target
     from lemmaformer.network import Network
     from lemmaformer.options import Compare, Export, Train, Workers
@@ -241,6 +242,7 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
     chosen, read = THEOREMS.choose(target, keywords, options) if theorem is None else _named(theorem, target, options, keywords)
     if chosen.check is not None:
         chosen.check(target, read)
+    from constructions.run.execute import form_of
     from lemmaformer.network import Network
     from verify.bundles.claims import card_of, certified
     from verify.bundles.ways_out import check, explained
@@ -253,7 +255,8 @@ def build(target: "Target", options: Options | None = None, *, theorem: str | No
         except Refusal as refusal:
             alone = theorem is not None or getattr(read, "norm", "sup") != "sup"  # ways out are those of the worst case
             raise refusal if alone else explained(refusal, target, read.chosen()) from None
-    return Network(built.network, card_of(built, certificate), target, certificate)
+    card, scanned = card_of(built, certificate), form_of(built.network, None) == "scan"
+    return Network(built.network, card, target, certificate if scanned else None)
 
 
 def _named(theorem: str, target: "Target", options: Options | None, keywords: "dict[str, OptionValue]") -> tuple[Theorem, Options]:
@@ -276,6 +279,7 @@ def verify(
     norm: str | None = None,
     tokens: str | None = None,
     section: int | None = None,
+    form: "FormName | None" = None,
 ) -> "Certificate | Checked":
     """Certify a bundle or a network from its weights, on its own target or on another one; or re-check a certificate file.
 
@@ -284,7 +288,8 @@ def verify(
     With `margin` its decisions between the values of a target on a finite alphabet are certified too, refuted by a sequence, or undecided.
     `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
     With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified. With `section`
-    the certificate is that of arrays which devices share, cut into sections of so many tokens or more (`net.evaluate`).
+    the certificate is that of arrays which devices share, cut into sections of so many tokens or more (`net.evaluate`), and with
+    `form` that of lin heads which run so: "scan", "blocked" or "associative".
 
     >>> import lemmaformer as lf
     >>> net = lf.build(lf.fixed(lags=(2,)))
@@ -293,15 +298,15 @@ def verify(
     """
     from lemmaformer.options import Measure
 
-    measure = Measure.read({"norm": norm, "tokens": tokens, "section": section})
+    measure = Measure.read({"norm": norm, "tokens": tokens, "section": section, "form": form})
     if margin:
         measure.refuse("margin")
     path = Path(what) if isinstance(what, str | Path) else None
     if path is not None and path.suffix == ".onnx" and not path.is_dir():
-        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section)
+        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section, form=form)
     if path is not None and path.is_file():
-        if margin or seconds is not None:
-            named = "margin" if margin else "seconds"
+        if margin or seconds is not None or form is not None:
+            named = "margin" if margin else "seconds" if seconds is not None else "form"
             raise InputError(f"{str(path)[:80]} is a certificate file; {named} is for networks")
         measure.refuse("a certificate file")
         return _recheck(path)
@@ -309,14 +314,16 @@ def verify(
 
     net = load(path) if path is not None else cast("Network", what)
     if target is None or (net.target is not None and net.target.describe() == target.describe()):
-        return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section)
+        return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section, form=form)
     if section is not None:
         raise InputError("section goes with the network's own target only")
+    from constructions.network.recurrences import using
+    from constructions.run.execute import form_of
     from verify.bundles.claims import with_margin
     from verify.theorems.mean_square import verify_mean_square
     from verify.theorems.no_theorem import verify_learnt
 
-    with certifying(seconds) as effort:
+    with certifying(seconds) as effort, using(form_of(net.transformer, measure.form)):
         if measure.norm == "mean-square" or measure.tokens is not None:
             return verify_mean_square(net.transformer, target, measure.tokens or "uniform")
         found = verify_learnt(net.transformer, target, effort=effort)

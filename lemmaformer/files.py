@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analyzer.errors import InputError, OptionValue
+from analyzer.families import FormName
 from lemmaformer.options import MAX_TOKENS, RANDOM_TOKENS, SpectrumHeads
 from lemmaformer.results.base import Imported, Plain, Shown
 from lemmaformer.results.experiments import SpectrumOfLogits
@@ -51,7 +52,14 @@ def load(path: str | Path) -> "Network":
 
 
 def run_file(
-    folder: Path, source: Path, destination: Path, *, overwrite: bool = False, figure: Path | None = None, devices: int = 1
+    folder: Path,
+    source: Path,
+    destination: Path,
+    *,
+    overwrite: bool = False,
+    figure: Path | None = None,
+    devices: int = 1,
+    form: FormName | None = None,
 ) -> Shown:
     """Evaluate a bundle on an array of tokens and write the outputs; with `figure` draw the stream on the first sequence."""
     from analyzer.targets.files import target_from_dict
@@ -69,7 +77,7 @@ def run_file(
     from lemmaformer.network import network_of
 
     net = network_of(load(files))
-    found = net.evaluate(tokens, devices=devices)
+    found = net.evaluate(tokens, devices=devices, form=form)
     if figure is not None:
         net.draw(figure, tokens[0] if tokens.ndim == 3 else tokens)
     content = io.BytesIO()

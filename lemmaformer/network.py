@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analyzer.errors import InputError
+from analyzer.families import FormName
 from analyzer.notebooks import html_of
 from analyzer.numbers.exact import decimal_above
 from analyzer.statements.registry import THEOREMS
@@ -19,12 +20,12 @@ from constructions.files.bundle import Bundle, write
 from constructions.network.transformer import Transformer
 from constructions.run import stream
 from constructions.run.apply import Parameters, apply, parameters
-from constructions.run.execute import run
+from constructions.run.execute import form_of, run
 from constructions.run.sharded import section_of
-from lemmaformer.options import Export, Measure
+from lemmaformer.options import Export, Form, Measure
 from lemmaformer.progress import certifying
 from lemmaformer.results.base import Evaluation, Plain
-from verify.bundles.claims import citation_of, verify_bundle, verify_in_sections
+from verify.bundles.claims import citation_of, verify_in_form, verify_in_sections
 from verify.chain.certificate import Certificate
 from verify.theorems.no_theorem import ORIGINS
 
@@ -161,12 +162,14 @@ class Network:
         norm: str | None = None,
         tokens: str | None = None,
         section: int | None = None,
+        form: FormName | None = None,
     ) -> Certificate:
         """Certify it from its weights, and hold the card's claims against that; with `margin` certify its decisions too.
 
         `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
         With `norm="mean-square"` it is E|error|² over independent `tokens` ("uniform", "signs" or "gaussian") that is certified. With
-        `section` the certificate is that of arrays which devices share, cut into sections of so many tokens or more (`evaluate`).
+        `section` the certificate is that of arrays which devices share, cut into sections of so many tokens or more (`evaluate`), and with
+        `form` that of lin heads which run so, "scan", "blocked" or "associative"; otherwise in the form of this device, as a call does.
 
         >>> import lemmaformer as lf
         >>> net = lf.build(lf.fixed(lags=(2,)))
@@ -176,41 +179,48 @@ class Network:
         >>> found.witness <= found.certified < net.verify().certified ** 2
         True
         """
-        measure = Measure.read({"norm": norm, "tokens": tokens, "section": section})
+        measure = Measure.read({"norm": norm, "tokens": tokens, "section": section, "form": form})
         if margin:
             measure.refuse("margin")
         with certifying(seconds) as effort:
             if measure.section is not None:
                 return verify_in_sections(self.bundle, measure.section, effort)
-            return verify_bundle(self.bundle, margin, effort, measure.norm, measure.tokens)
+            running = form_of(self.transformer, measure.form)
+            return verify_in_form(self.bundle, running, margin, effort, measure.norm, measure.tokens)
 
-    def __call__(self, tokens: ArrayLike, *, letters: bool = False, devices: int = 1) -> np.ndarray:
+    def __call__(self, tokens: ArrayLike, *, letters: bool = False, devices: int = 1, form: FormName | None = None) -> np.ndarray:
         """Outputs (N,) or (batch, N), (N, c) or (batch, N, c) of classifiers: the evaluation that the certificate covers.
 
         Tokens are arrays or lists of shape (N,) for dimension 1, (N, d) or (batch, N, d); with `letters` they are indices into the
         target's alphabet.
         """
-        return self.evaluate(tokens, letters=letters, devices=devices).outputs
+        return self.evaluate(tokens, letters=letters, devices=devices, form=form).outputs
 
-    def evaluate(self, tokens: ArrayLike, *, letters: bool = False, devices: int = 1) -> Evaluation:
+    def evaluate(self, tokens: ArrayLike, *, letters: bool = False, devices: int = 1, form: FormName | None = None) -> Evaluation:
         """The same, with the time it took and what the certificate does not cover.
 
         Float networks run on several `devices` of JAX: a batch is spread over them, which changes nothing for the certificate; fewer
         sequences than devices are cut into sections, whose length it says. That needs heads with a memory of fixed size, as `step` does,
         and is certified by `verify(section=...)`.
+
+        Lin heads run in a `form`, that of this device if none is asked for: "scan" goes token by token, "blocked" and "associative" take
+        fewer steps one after the other (`constructions.network.recurrences`). `verify(form=...)` certifies it.
         """
         given = self.tokens(tokens, letters=letters)
         if self.target is not None:
             self.target.check_domain(given, "the input")
         start = time.perf_counter()
-        outputs = run(self.transformer, given, devices)
+        chosen = form_of(self.transformer, Form(form).form)
+        outputs = run(self.transformer, given, devices, chosen)
         seconds = time.perf_counter() - start
         length = None if self.target is None else self.target.length
         longer = length is not None and given.shape[-2] > length and self.dtype != "exact"
         strange = None if self.target is None else self.target.outside_alphabet(given)
         lost = int((~np.isfinite(outputs)).sum())
         section = None if devices == 1 else section_of(self.transformer, given, devices)
-        return Evaluation(outputs, self.dtype, seconds, lost, strange, given.shape[-2] if longer else None, section)
+        scanned = section is not None or chosen == "scan"
+        beyond = given.shape[-2] if longer else None
+        return Evaluation(outputs, self.dtype, seconds, lost, strange, beyond, section, None if scanned else chosen)
 
     @cached_property
     def _by_token(self) -> "TokenByToken":

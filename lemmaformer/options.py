@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from analyzer.errors import InputError
-from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_SEED, Dtype, LayerRpe, NormName, ReadOutBy, Rpe, TokenName
+from analyzer.families import DEFAULT_ERROR, LEAST_ERROR, MAX_SEED, Dtype, FormName, LayerRpe, NormName, ReadOutBy, Rpe, TokenName
 from analyzer.options import Options, option
 from lemmaformer.sweeps.engine import MAX_WORKERS
 
@@ -27,6 +27,16 @@ Bits = {"bfloat16": 8, "float32": 24, "float64": 53}
 Arithmetic = Literal["bfloat16", "float32", "float64"]
 
 
+FORM = "the form in which lin heads run, each with its own rounding"
+
+
+@dataclass(frozen=True)
+class Form(Options):
+    """How a network runs."""
+
+    form: FormName | None = option(None, FORM, shown="that of this device")
+
+
 @dataclass(frozen=True)
 class Measure(Options):
     """How an error is measured: in the worst case, of one device or of several, or in mean square over random tokens."""
@@ -39,7 +49,11 @@ class Measure(Options):
         None, "for arrays that devices share, cut into sections of so many tokens or more", least=1, most=MAX_TOKENS, shown="one device"
     )
 
+    form: FormName | None = option(None, FORM, shown="that of this device")
+
     def check(self) -> None:
+        if self.section is not None and self.form not in (None, "scan"):
+            raise InputError("sections are scanned: leave form out")
         if self.section is not None and (self.norm == "mean-square" or self.tokens is not None):
             raise InputError("section is about the worst case: leave norm and tokens out")
         if self.norm == "sup" and self.tokens is not None:

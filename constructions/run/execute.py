@@ -18,6 +18,9 @@ from constructions.run import fast, sharded, token_by_token
 from constructions.run.fused import run_exact
 from constructions.run.lagged import ExactRunner
 
+RECURRENT = ("dp-free", "nf", "tmx")
+"""Kinds of attention whose lin heads may run as recurrences."""
+
 
 def run(network: Transformer, tokens: Any, devices: int = 1, form: FormName | None = None) -> np.ndarray:
     """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1].
@@ -32,7 +35,8 @@ def run(network: Transformer, tokens: Any, devices: int = 1, form: FormName | No
 def form_of(network: Transformer, asked: FormName | None) -> FormName:
     """The form in which lin heads run: what was asked for, which exact networks have none of, or that of this device."""
     if network.dtype != "exact":
-        return recurrences.of_device() if asked is None else asked
+        recurs = any("lin" in layer.attention.rpe and layer.attention.kind in RECURRENT for layer in network.layers)
+        return asked or (recurrences.of_device() if recurs else "scan")
     if asked is not None and asked != "scan":
         raise Refusal("forms are for networks of floats, and this one is exact", {"dtype": "float64"})
     return "scan"

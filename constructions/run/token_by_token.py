@@ -19,6 +19,7 @@ are long run by blocks too (`forward`).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -210,11 +211,16 @@ def _layers(network: Transformer, constants: tuple[Constants, ...], memory: Memo
             held, x = advance(*layers[first], x, False)
             after.append(held)
         else:
-            run = fast.stacked(layers[first : first + count])
-            x, kept = jax.lax.scan(lambda y, part: advance(*part, y, False)[::-1], x, run)
-            after += [jax.tree.map(lambda leaf, k=k: leaf[k], kept) for k in range(count)]  # type: ignore[misc]
+            x, kept = jax.lax.scan(_inner_layer, x, fast.stacked(layers[first : first + count]))
+            after += [jax.tree.map(itemgetter(k), kept) for k in range(count)]
     held, x = advance(*layers[-1], x, True)
     return (*after, held), x
+
+
+def _inner_layer(x: jax.Array, part: tuple[Layer, Constants, HeadMemory]) -> tuple[jax.Array, HeadMemory]:
+    """What a layer that is not the last gives at tokens (…, N, D), and its memory after them."""
+    held, x = advance(*part, x, False)
+    return x, held
 
 
 def advance(layer: Layer, constants: Constants, memory: HeadMemory, x: jax.Array, last: bool) -> tuple[HeadMemory, jax.Array]:

@@ -7,7 +7,7 @@ import click
 
 from analyzer.errors import InputError
 from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, place, target_of
-from lemmaformer.options import Break, Compare, Measure, SpectrumHeads, Train
+from lemmaformer.options import Break, Compare, Form, Measure, SpectrumHeads, Train
 
 
 @click.command(epilog="Example: lemmaformer verify net  (2 seconds)")
@@ -46,16 +46,18 @@ def verify(what: Path, margin: bool, seconds: float | None, figure: Path | None,
 @click.option(
     "--devices", type=int, default=1, metavar="N", show_default=True, help="Devices of JAX that share the sequences, or a long one."
 )
+@options_of(Form)
 @place("figure", "The residual stream on the first sequence, .pdf, .svg or .png.")
 @answers
-def run(folder: Path, source: Path, destination: Path, force: bool, devices: int, figure: Path | None) -> Answer:
+def run(folder: Path, source: Path, destination: Path, force: bool, devices: int, figure: Path | None, **keywords: Any) -> Answer:
     """Evaluate a bundle's network on an array of tokens, with the pass that its certificate covers.
 
-    Fewer sequences than devices are cut along their length; what that adds is certified by `verify --section`.
+    Fewer sequences than devices are cut along their length; what that adds is certified by `verify --section`. Lin heads may run in other
+    forms than scans, which `verify --form` certifies.
     """
     from lemmaformer import files
 
-    return files.run_file(folder, source, destination, overwrite=force, figure=figure, devices=devices)
+    return files.run_file(folder, source, destination, overwrite=force, figure=figure, devices=devices, **given(keywords))
 
 
 @click.command("break", epilog="Example: lemmaformer break net --weight output --head 2 --by 1e-3 --out net2  (4 seconds)")

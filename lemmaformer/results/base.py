@@ -95,12 +95,14 @@ class Evaluation:
     beyond_length: int | None
     section: int | None = None
     """Tokens of a section, where devices shared arrays."""
+    form: str | None = None
+    """In which form lin heads ran, where they were not scanned."""
 
     def as_dict(self) -> Plain:
         """Plain data, for JSON."""
         data: Plain = {"shape": list(self.outputs.shape), "dtype": self.dtype, "seconds": self.seconds}
         counts = {"not_finite": self.not_finite or None, "outside_alphabet": self.outside_alphabet, "beyond_length": self.beyond_length}
-        return data | {name: count for name, count in {**counts, "section": self.section}.items() if count is not None}
+        return data | {name: count for name, count in {**counts, "section": self.section, "form": self.form}.items() if count is not None}
 
     def remarks(self) -> list[str]:
         """What is not covered, in words."""
@@ -116,6 +118,8 @@ class Evaluation:
         if self.section:
             counted = f"the certificate with section={self.section} counts their rounding"
             found.append(f"states were passed from device to device every {self.section} tokens; {counted}")
+        if self.form:
+            found.append(f"lin heads ran in {self.form} form; the certificate with form={self.form} counts its rounding")
         return found
 
     def _repr_html_(self) -> str | None:

@@ -56,6 +56,25 @@ class Ieee:
             found.append(self.multiply(gain[:, None], state))
         return np.stack(found)
 
+    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        size, given = len(powers) - 1, self.subtract(values, past)
+        distance = np.arange(size)[:, None] - np.arange(size)
+        within = np.where(distance[..., None] >= 0, powers[np.maximum(distance, 0)], np.float32(0))
+        end, found = np.zeros_like(past), []
+        for first in range(0, len(given), size):
+            block = given[first : first + size]
+            own = self.contract("ijh,jhv->ihv", within[: len(block), : len(block)], block)
+            states = self.multiply_add(powers[1 : len(block) + 1, :, None], end, own)
+            found, end = [*found, states], states[-1]
+        return self.add(self.multiply(gain[:, None], np.concatenate(found)), np.broadcast_to(past, values.shape))
+
+    def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        windows = self.subtract(values, past)
+        for level, power in enumerate(doubled):
+            shifted = np.concatenate([np.zeros_like(windows[: 1 << level]), windows])[: len(windows)]
+            windows = self.multiply_add(power[:, None], shifted, windows)
+        return self.add(self.multiply(gain[:, None], windows), np.broadcast_to(past, values.shape))
+
     def tap(self, taps: np.ndarray, values: np.ndarray, past: np.ndarray) -> np.ndarray:
         count, length = taps.shape[1], len(values)
         padded = np.concatenate([np.broadcast_to(past, (count, *past.shape)), values])

@@ -78,7 +78,7 @@ BROKEN: dict[str, tuple[type[simulated.Ieee], set[str]]] = {
     ),
     "flushes operands only": (simulated.FlushingOperands, {"sum", "product", "quotient"}),
     "truncates": (simulated.Truncating, {"sum", "product", "quotient", "products of matrices", "sums of weights", "taps"}),
-    "ten bits": (simulated.FewBits, {"products of matrices", "softmax"}),
+    "ten bits": (simulated.FewBits, {"products of matrices", "recurrence by blocks", "softmax"}),
     "fuses with truncation": (simulated.FusingWithTruncation, {"products of matrices", "sums of weights"}),
     "reassociates": (simulated.Reassociating, {"exponential"}),
     "e^0 is not 1": (simulated.NearlyOne, {"exponential"}),
@@ -112,7 +112,7 @@ def test_a_violated_hypothesis_is_shown_with_its_operands(run: Callable[..., Any
     monkeypatch.setattr(operations, "JaxOperations", lambda dtype: simulated.FewBits())
     told = run("doctor", "--json")
     found = told.json
-    assert told.code == 1 and found["violated"] == ["float32: products of matrices", "float32: softmax"]
+    assert told.code == 1 and found["violated"] == ["float32: products of matrices", "float32: recurrence by blocks", "float32: softmax"]
     assert [row["available"] for row in found["dtypes"]] == [True, False] and "come back as float32" in found["dtypes"][1]["reason"]
     assert {row["what"] for row in found["certificates"] if row["applies"]} == {"exact networks", "limits"}
     Diagnosis(found).show()
@@ -154,7 +154,7 @@ LEFT = {"hvd,...htd->...htv", "...hts,...sd->...htd"}
 
 def test_all_products_of_the_executor_are_asked_for() -> None:
     found = set()
-    for file in ("run/fast.py", "run/reference.py", "run/token_by_token.py"):
+    for file in ("network/recurrences.py", "run/fast.py", "run/reference.py", "run/token_by_token.py"):
         for node in ast.walk(ast.parse((ROOT / "constructions" / file).read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value and " " not in node.value:
                 found.add(node.value)

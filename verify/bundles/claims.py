@@ -2,11 +2,15 @@
 
 import math
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from analyzer.errors import InputError, Refusal
+from analyzer.families import FormName
 from analyzer.options import choices_of
 from analyzer.statements.citations import own_citations
 from analyzer.statements.registry import THEOREMS
@@ -16,6 +20,7 @@ from analyzer.targets.protocol import Target
 from analyzer.targets.tokens import TOKEN_LAWS
 from analyzer.theorems import jl_4_2, jl_points, thm_3_1, thm_5_1
 from constructions.files.bundle import Bundle
+from constructions.network.recurrences import using
 from constructions.network.transformer import Transformer, check_relative
 from constructions.run.sharded import check_cut
 from constructions.theorems.construction import Construction
@@ -38,34 +43,46 @@ WITNESS_TOLERANCE = 2.0
 
 
 def verify_bundle(
-    bundle: Bundle, margin: bool = False, effort: Effort = USUAL, norm: str | None = None, tokens: str | None = None
+    bundle: Bundle, margin: bool = False, effort: Effort = USUAL, norm: str | None = None, tokens: str | None = None, claims: bool = True
 ) -> Certificate:
     """The certificate of the stored weights; a card that claims anything better is a fault. With `margin` decisions are certified too.
 
     Without a norm it is that of the card, unless decisions are asked about; a card names none if it speaks of the worst case.
     """
     if norm == MEAN_SQUARE or tokens is not None or (norm is None and not margin and built_norm(bundle.card) == MEAN_SQUARE):
-        return _verified_in_mean_square(bundle, tokens or str(bundle.card.get("tokens", "uniform")))
-    found = _verified(bundle, effort)
+        return _verified_in_mean_square(bundle, tokens or str(bundle.card.get("tokens", "uniform")), claims)
+    found = _verified(bundle, effort, claims)
     return with_margin(bundle.network, target_of(bundle.card), found, trained_length(bundle.card)) if margin else found
 
 
 def verify_in_sections(bundle: Bundle, section: int, effort: Effort = USUAL) -> Certificate:
     """The certificate on arrays that several devices share, cut into sections of so many tokens or more (`constructions.run.sharded`).
 
-    Every bound of a scan has what passing its states on costs (`verify.chain.rounding`). The card speaks of one device, so its claims are
-    held against the certificate there.
+    Every bound of a scan has what passing its states on costs (`verify.chain.rounding`).
     """
     if built_norm(bundle.card) == MEAN_SQUARE:
         raise Refusal("certificates in mean square are those of one device", {"norm": "sup"})
     steps = section // check_cut(bundle.network)
     if steps < 1:
         raise InputError(f"section is {section}; no head with a stride takes a step in so few tokens")
-    alone = _verified(bundle, effort)
-    with passing(steps):
-        found = _verified(bundle, effort, claims=False)
-    faults = (*found.faults, *(fault for fault in alone.faults if fault not in found.faults))
-    return replace(found, faults=faults, seconds=alone.seconds + found.seconds, details={**found.details, "section": section})
+    return _otherwise(passing(steps), partial(_verified, bundle, effort), section=section)
+
+
+def verify_in_form(
+    bundle: Bundle, form: FormName, margin: bool = False, effort: Effort = USUAL, norm: str | None = None, tokens: str | None = None
+) -> Certificate:
+    """The same as `verify_bundle` where lin heads run in a form (`constructions.network.recurrences`), with the roundings of that."""
+    verified = partial(verify_bundle, bundle, margin, effort, norm, tokens)
+    return verified() if form == "scan" else _otherwise(using(form), verified, form=form)
+
+
+def _otherwise(how: AbstractContextManager[None], verified: Callable[..., Certificate], **named: object) -> Certificate:
+    """The certificate of a pass that rounds otherwise than the scans of one device, of which cards speak: claims are held against those."""
+    usual = verified()
+    with how:
+        found = verified(claims=False)
+    faults = (*found.faults, *(fault for fault in usual.faults if fault not in found.faults))
+    return replace(found, faults=faults, seconds=usual.seconds + found.seconds, details={**found.details, **named})
 
 
 def with_margin(network: Transformer, target: Target, certificate: Certificate, length: int | None = None) -> Certificate:
@@ -90,7 +107,7 @@ def _verified(bundle: Bundle, effort: Effort, claims: bool = True) -> Certificat
     return replace(certificate, faults=certificate.faults + tuple(_false_claims(card, certificate))) if claims else certificate
 
 
-def _verified_in_mean_square(bundle: Bundle, tokens: str) -> Certificate:
+def _verified_in_mean_square(bundle: Bundle, tokens: str, claims: bool) -> Certificate:
     """The same for E|error|². Claims of a card about the worst case are held against the worst case, from which the bound follows."""
     card, network = bundle.card, bundle.network
     if tokens not in TOKEN_LAWS:
@@ -103,11 +120,11 @@ def _verified_in_mean_square(bundle: Bundle, tokens: str) -> Certificate:
             certificate: Certificate = theorem.verified_by()(network, target, card["bank"], card["ffn"], tokens=tokens)
         except StrangeWeights as error:
             return strange(network, theorem.id, str(error))
-        claims = _false_claims(card, certificate) if tokens == card.get("tokens") else []
-        return replace(certificate, faults=certificate.faults + tuple(claims))
+        false = _false_claims(card, certificate) if claims and tokens == card.get("tokens") else []
+        return replace(certificate, faults=certificate.faults + tuple(false))
     if theorem.id not in ONE_LAYER:
         return verify_mean_square(network, target, tokens)
-    worst = _verified(bundle, USUAL)
+    worst = _verified(bundle, USUAL, claims)
     if not worst.parts:  # weights that are not of the theorem's form
         return worst
     found = verify_mean_square(network, target, tokens, worst)

@@ -10,8 +10,8 @@ roundoff u and least normal number η, wherever nothing exceeds the largest numb
 * *products of matrices*, *taps*: |fl(Σ a_i b_i) − Σ a_i b_i| ≤ γ_n Σ|a_i b_i| + 2nη(1 + max|a_i| + max|b_i|), in whatever order, n − 1
   in γ if the weights a_i are powers of 2 (`Arithmetic.dot`), and Σ(|a_i| + |b_i|) for the maxima if both sides were computed
   (`Arithmetic.inner`); *sums of weights*: the same with b_i = 1 and γ_n;
-* *recurrence*, *softmax*, *exponential*: what `Arithmetic.scan`, `Arithmetic.softmax_mean` and `exponential_error` derive from these,
-  checked on the programs that run, which a compiler may have rearranged;
+* *recurrence* (in every form), *softmax*, *exponential*: what `Arithmetic.scan`, `Arithmetic.softmax_mean` and `exponential_error` derive
+  from these, checked on the programs that run, which a compiler may have rearranged;
 * *comparisons*: maxima, relu and clipping return one of their operands; *whole numbers*: rounding goes to the nearest integer, ties to
   even, conversion to an index is exact; *powers of two*: 2ⁿ from its bits is exact.
 
@@ -39,9 +39,11 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpq
 
+from analyzer.families import FormName
 from analyzer.numbers.exact import UNIT, nearest, rational, working_precision
 from constructions.network.exponential import DEEPEST
 from constructions.network.precision import MANTISSA, SMALLEST
+from constructions.network.recurrences import form_constants
 from verify.chain import operands
 from verify.chain.operations import FORMS, NEURONS, VALUES, Operations
 from verify.chain.rounding import Arithmetic, Rounded, exponential_error
@@ -288,9 +290,13 @@ def check_taps(kind: FloatType, operations: Operations) -> CheckedHypothesis:
     return evidence.judged("taps", "|fl(Σ_s w_s v_(t−s)) − Σ_s w_s v_(t−s)| ≤ γ_n Σ|w_s v_(t−s)| + 2nη(1 + max|w_s| + max|v_s|)")
 
 
-def check_recurrence(kind: FloatType, operations: Operations) -> CheckedHypothesis:
-    """gS, S ← zS + v, from 0 and from a constant past."""
-    evidence, dtype = Evidence(), kind.dtype
+RECURRENCES: dict[str, FormName] = {"recurrence": "scan", "recurrence by blocks": "blocked", "recurrence by doubling": "associative"}
+"""What lin heads run as, by the name of its hypothesis."""
+
+
+def check_recurrence(kind: FloatType, operations: Operations, name: str) -> CheckedHypothesis:
+    """gS, S ← zS + v, from 0 and from a constant past, in one of its forms."""
+    evidence, dtype, form = Evidence(), kind.dtype, RECURRENCES[name]
     ratio = np.array([0.25, 1 / 3, 0.9, 1 - 2.0**-6, 1 - 2.0**-10], dtype)
     gain = (1 - ratio.astype(np.float64)).astype(dtype)
     rng = np.random.default_rng(8)
@@ -305,21 +311,41 @@ def check_recurrence(kind: FloatType, operations: Operations) -> CheckedHypothes
     values = np.repeat(np.stack(list(columns.values()), axis=1)[:, None], len(ratio), axis=1).astype(dtype)
     pasts = [np.zeros(values.shape[1:], dtype), np.broadcast_to(np.array([1, -1, 0.7, 1 / 3, 0], dtype), values.shape[1:])]
     for past in pasts:
-        computed = operations.recur(ratio, gain, past, values)
+        computed = recurred(operations, form, ratio, gain, past, values)
         for h, i in np.ndindex(*values.shape[1:]):
             with working_precision(BITS):
                 z, g, before = (rational(float(x)) for x in (ratio[h], gain[h], past[h, i]))
                 constant = None if before == 0 else abs(arb(before))
-                allowed = above(kind.arithmetic.scan(z, g, Rounded(arb(1), arb(0)), constant).error)
+                allowed = above(kind.arithmetic.scan(z, g, Rounded(arb(1), arb(0)), constant, form).error)
                 state = arb(before) / (1 - arb(z))
                 for t in range(STEPS):
                     state = arb(z) * state + arb(rational(float(values[t, h, i])))
                     found = number(computed[t, h, i])
                     off = None if found is None else above(abs(arb(found) - arb(g) * state))
                     evidence.see(off, allowed, ratio[h], f"{names[i]} after {float(past[h, i]):.3g}", f"step {t}")
-    text = "g times the state S ← zS + v, from 0 or fl(past/g), is off by at most gE + ug(|S| + E) + η,"
-    text += " E(1 − z(1+u)²) = ((1+u)² − 1)z|S| + u|v| + 2η(1 + |S|)"
-    return evidence.judged("recurrence", text)
+    return evidence.judged(name, STATED[name])
+
+
+def recurred(
+    operations: Operations, form: FormName, ratio: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray
+) -> np.ndarray:
+    """gS for S ← zS + v, in a form and with its constants."""
+    if form == "scan":
+        return operations.recur(ratio, gain, past, values)
+    (powers,) = form_constants(form, ratio).values()
+    by = operations.recur_by_blocks if form == "blocked" else operations.recur_by_doubling
+    return by(powers, gain, past, values)
+
+
+STATED = {
+    "recurrence": "g times the state S ← zS + v, from 0 or fl(past/g), is off by at most gE + ug(|S| + E) + η,"
+    " E(1 − z(1+u)²) = ((1+u)² − 1)z|S| + u|v| + 2η(1 + |S|)",
+    "recurrence by blocks": "past + gS, S ← zS + v − past from 0, by blocks of C tokens is as near as γ_C for sums of a block, and three"
+    " roundings for states passed on from block to block, allow",
+    "recurrence by doubling": "past + gS, S ← zS + v − past from 0, by windows of 1, 2, 4, … tokens is as near as three roundings for every"
+    " window, and u/8 of a state for what lies before the last, allow",
+}
+"""Recurrences in words; `verify.chain.rounding` has the inequalities."""
 
 
 def check_exponential(kind: FloatType, operations: Operations) -> CheckedHypothesis:
@@ -456,7 +482,7 @@ def examine(operations: Operations) -> Examined:
         check_products(kind, operations),
         check_sums(kind, operations),
         check_taps(kind, operations),
-        check_recurrence(kind, operations),
+        *(check_recurrence(kind, operations, name) for name in RECURRENCES),
         check_exponential(kind, operations),
         check_softmax(kind, operations),
         check_comparisons(kind, operations),
@@ -474,6 +500,8 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "adaptive memories": (*COMMON, "recurrence", "taps", "whole numbers"),
     "softmax layers": (*COMMON, *EXPONENTIALS),
     "any layers on finite alphabets": (*COMMON, *EXPONENTIALS, "recurrence", "taps", "whole numbers"),
+    "lin heads in blocked form": (*COMMON, "recurrence by blocks"),
+    "lin heads in associative form": (*COMMON, "recurrence by doubling"),
     "linear RNNs": ("sum", "product", "products of matrices", "sums of weights", "recurrence"),
 }
 """Families of float certificates, and the hypotheses that each rests on."""

@@ -16,14 +16,14 @@ import numpy as np
 
 from constructions.network.exponential import exp, power_of_two
 from constructions.network.precision import HIGHEST, with_x64
-from constructions.network.recurrences import scan_states
+from constructions.network.recurrences import associative_states, blocked_states, scan_states
 from constructions.run import fast
 
 FORMS = (
     "dk,...k->...d", "hvd,...sd->...shv", "hvd,...sd->...hsv", "hvd,d->hv", "hdv,...hv->...d", "hdv,...htv->...td", "hdv,hv->d",
     "hkd,...td->...htk", "hkd,...sd->...hsk", "...htk,...hsk->...hts", "...hts,...hsv->...htv", "hd,...d->...h",
     "...hsk,...hsv->...hkv", "...htk,...hkv->...htv", "...htk,...htkv->...htv",
-    "hd,...td->...ht", "hs,s...hv->...hv", "ij,...j->...i", "...d,md->...m", "...m,om->...o",
+    "hd,...td->...ht", "ijh,bj...hv->bi...hv", "hs,s...hv->...hv", "ij,...j->...i", "...d,md->...m", "...m,om->...o",
 )  # fmt: skip
 """The products of matrices in certified passes, as `jnp.einsum` reads them."""
 VALUES, NEURONS = "hvd,...sd->...shv", "...d,md->...m"
@@ -54,6 +54,12 @@ class Operations(Protocol):
 
     def recur(self, ratio: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         """gS, S ← zS + v from S = past/g, for values (N, H, v), past (H, v), ratio z and gain g (H,)."""
+
+    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The same as past + gS, S ← zS + v − past from 0, in blocked form, from powers Z_0 … Z_C (C + 1, H) of z."""
+
+    def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """That in associative form, from powers Z_1, Z_2, Z_4, … (K, H)."""
 
     def tap(self, taps: np.ndarray, values: np.ndarray, past: np.ndarray) -> np.ndarray:
         """Σ_s taps_s v_{t−s} for taps (H, S)."""
@@ -89,6 +95,16 @@ def _contract(form: str, a: jax.Array, b: jax.Array) -> jax.Array:
 @jax.jit
 def _recur(ratio: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
     return gain[:, None] * scan_states(ratio[:, None], past / gain[:, None], values)
+
+
+@jax.jit
+def _recur_by_blocks(powers: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
+    return gain[:, None] * blocked_states(powers, jnp.zeros_like(past), values - past) + past
+
+
+@jax.jit
+def _recur_by_doubling(doubled: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
+    return gain[:, None] * associative_states(doubled, values - past) + past
 
 
 @jax.jit
@@ -136,6 +152,12 @@ class JaxOperations:
 
     def recur(self, ratio: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         return self._run(_recur, ratio, gain, past, values)
+
+    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return self._run(_recur_by_blocks, powers, gain, past, values)
+
+    def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return self._run(_recur_by_doubling, doubled, gain, past, values)
 
     def tap(self, taps: np.ndarray, values: np.ndarray, past: np.ndarray) -> np.ndarray:
         return self._run(_TAP, taps, values, past)
