@@ -1,17 +1,18 @@
 """The recurrence S_t = z S_{t−1} + v_t of lin heads, S_{−1} = 0, in three forms: the same sums in other orders.
 
 * scan: one step after the other, N of them. What processors like, and what a memory of fixed size needs.
-* blocked: BLOCK tokens at a time. Tokens of a block are added by one triangular matrix (Z_{i−j})_{i≥j}, what lies before the block by
-  Z_{i+1} times the state B at its end, B ← Z_BLOCK B + (the block's own sum): products of matrices, and N/BLOCK steps.
 * associative: a ← a + Z_w · (a, shifted by w) for w = 1, 2, 4, …: after k of these a_t is the sum over a window of 2^k tokens. All tokens
   at once, and as many steps as it takes until z^w ≤ u/SPARE: what is left out there is less than a rounding, and N does not matter.
+* blocked: tokens of a block of C = BLOCK are added by one triangular matrix (Z_{i−j})_{i≥j}; states at the ends of blocks are sums of what
+  these gave there, in associative form with z^C for z; and what lies before a block enters it by Z_{i+1} times the state at its start. A
+  product of matrices, and windows on one number in C.
 
 Z_k = fl(z^k) is computed in balls outside XLA, |Z_k − z^k| ≤ u z^k + η with η the least normal number. A constant past c, whose state is
 c/(1−z), is taken off every token and added again: S_t = c/(1−z) + Σ_s z^s (v_{t−s} − c), so that every form starts from 0.
 
 `verify.chain.rounding` has the error analysis of every form, and `using` says which one runs and is certified: what is certified is what
-runs. Which is fastest depends on the device (`benchmarks/forms.py`); processors take scans, and other devices the associative form, as
-they wait longer for one step after the other than they compute.
+runs. Which is fastest depends on the device (`benchmarks/forms.py`): processors take scans, as their steps cost nothing; other devices wait
+for steps that follow each other, and for numbers to be moved, more than they compute, and take blocks.
 """
 
 from collections.abc import Iterator
@@ -58,48 +59,53 @@ def chosen() -> FormName:
 
 def of_device() -> FormName:
     """The form that suits the device that JAX would use."""
-    return "scan" if jax.default_backend() == "cpu" else "associative"
+    return "scan" if jax.default_backend() == "cpu" else "blocked"
 
 
-def levels(ratio: float, dtype: str) -> int:
-    """Steps of the associative form for a head: the least k with z^(2^k) ≤ u/SPARE."""
-    least, power, count = float(arb(UNIT[dtype])) / SPARE, float(ratio), 0
+def levels(ratio: float, dtype: str, base: int = 1) -> int:
+    """Steps of the associative form for a head: the least k with z^(base·2^k) ≤ u/SPARE; `base` is C for the ends of blocks."""
+    least, power, count = float(arb(UNIT[dtype])) / SPARE, float(ratio) ** base, 0
     while power > least and count < MOST_LEVELS:
         power, count = power * power, count + 1
     return count
 
 
 def form_constants(form: FormName, ratios: np.ndarray) -> dict[str, np.ndarray]:
-    """What a form needs beside the ratios z of its heads: `powers` Z_0 … Z_BLOCK (BLOCK + 1, H), or `doubled` Z_1, Z_2, Z_4, … (K, H).
+    """What a form needs beside the ratios z of its heads: `powers` Z_0 … Z_C (C + 1, H) for blocks, and `doubled` (K, H) for windows,
 
-    Behind a head's own last step `doubled` is 0, and its sums stay as they are.
+    Z_1, Z_2, Z_4, … of tokens in associative form, Z_C, Z_2C, … of blocks in blocked form. Behind a head's own last step `doubled` is 0,
+    and its sums stay as they are.
     """
     if form == "scan" or not len(ratios):
         return {}
-    exact, dtype = [rational(float(z)) for z in ratios], str(ratios.dtype)
-    if form == "blocked":
-        with working_precision(160):
-            return {"powers": np.array([[float(arb(z) ** k) for z in exact] for k in range(BLOCK + 1)]).astype(dtype)}
-    counts = [levels(float(z), dtype) for z in ratios]
-    doubled = np.zeros((max(counts), len(exact)), dtype)
+    if form == "associative":
+        return {"doubled": _doubled(ratios, 1)}
     with working_precision(160):
-        for h, (z, count) in enumerate(zip(exact, counts, strict=True)):
-            power = arb(z)
+        powers = [[float(arb(rational(float(z))) ** k) for z in ratios] for k in range(BLOCK + 1)]
+    return {"powers": np.array(powers).astype(ratios.dtype), "doubled": _doubled(ratios, BLOCK)}
+
+
+def _doubled(ratios: np.ndarray, base: int) -> np.ndarray:
+    counts = [levels(float(z), str(ratios.dtype), base) for z in ratios]
+    found = np.zeros((max(counts), len(ratios)), ratios.dtype)
+    with working_precision(160):
+        for h, (z, count) in enumerate(zip(ratios, counts, strict=True)):
+            power = arb(rational(float(z))) ** base
             for k in range(count):
-                doubled[k, h] = float(power)
+                found[k, h] = float(power)
                 power = power * power
-    return {"doubled": doubled}
+    return found
 
 
 def from_zero(constants: dict[str, Any]) -> bool:
     """Whether the constants are made for a form that starts from 0, with the constant past taken off every token."""
-    return "powers" in constants or "doubled" in constants
+    return "doubled" in constants
 
 
 def states(constants: dict[str, Any], values: jax.Array) -> jax.Array:
     """S_t for values (N, …, H, v), from 0, in the form that the constants are made for."""
     if "powers" in constants:
-        return blocked_states(constants["powers"], jnp.zeros(values.shape[1:], values.dtype), values)
+        return blocked_states(constants["powers"], constants["doubled"], values)
     if "doubled" in constants:
         return associative_states(constants["doubled"], values)
     return scan_states(constants["ratio"][:, None], jnp.zeros(values.shape[1:], values.dtype), values)
@@ -115,19 +121,15 @@ def scan_states(ratio: jax.Array, start: jax.Array, values: jax.Array) -> jax.Ar
     return jax.lax.scan(step, jnp.broadcast_to(start, values.shape[1:]), values)[1]
 
 
-def blocked_states(powers: jax.Array, start: jax.Array, values: jax.Array) -> jax.Array:
-    """The same by blocks, from powers Z_0 … Z_C (C + 1, H) of the ratios."""
+def blocked_states(powers: jax.Array, doubled: jax.Array, values: jax.Array) -> jax.Array:
+    """The same from 0 by blocks of C tokens, from powers Z_0 … Z_C (C + 1, H) and Z_C, Z_2C, Z_4C, … (K, H) of the ratios."""
     length, size = len(values), len(powers) - 1
     padded = jnp.pad(values, ((0, -length % size), *[(0, 0)] * (values.ndim - 1)))
     blocks = padded.reshape(-1, size, *values.shape[1:])  # what is filled up at the end is seen by nobody before it
     distance = np.arange(size)[:, None] - np.arange(size)[None, :]
     within = jnp.where(distance[..., None] >= 0, powers[np.maximum(distance, 0)], 0)
     own = jnp.einsum("ijh,bj...hv->bi...hv", within, blocks, precision=HIGHEST)
-
-    def step(state: jax.Array, last: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return powers[size][:, None] * state + last, state
-
-    before = jax.lax.scan(step, jnp.broadcast_to(start, own.shape[2:]), own[:, -1])[1]  # (blocks, …, H, v)
+    before = jnp.pad(associative_states(doubled, own[:-1, -1]), ((1, 0), *[(0, 0)] * (values.ndim - 1)))
     fading = powers[1:].reshape(size, *[1] * (values.ndim - 3), -1, 1)
     return (own + fading * before[:, None]).reshape(-1, *values.shape[1:])[:length]
 

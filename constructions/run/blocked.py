@@ -3,8 +3,8 @@
 Statement. For dp-free heads that see every token the output is Σ_s w_h(s) v_{t−s} and the share of the constant past, as in
 `constructions.run.reference`, and so are its derivatives; only the order of the sums differs.
 
-* lin: S_t = Σ_{s≤t} z^s v_{t−s} + z^{t+1} S_{−1} in blocked form (`constructions.network.recurrences`). The constant past is
-  S_{−1} = v/(1−z), and the output (1−z) S_t; in a finite window S_{−1} = 0, and it is divided by Σ_{s≤t} z^s = (1−z^{t+1})/(1−z).
+* lin: S_t = Σ_{s≤t} z^s d_{t−s} in blocked form (`constructions.network.recurrences`). Over the infinite past d = v − c for its constant c,
+  and the output is (1−z) S_t + c; in a finite window d = v, and S_t is divided by Σ_{s≤t} z^s = (1−z^{t+1})/(1−z).
 * all others: a convolution by FFT (`constructions.run.fast`).
 
 The derivative of a product of matrices and of a transform costs as much as they do. Roundings are not counted here: what is certified is
@@ -48,10 +48,11 @@ def _scanned(attention: Attention, heads: np.ndarray, values: jax.Array, past: j
     """Σ_s w(s) v_{t−s} of lin heads for values (N, …, H, v) and the constant past (H, v)."""
     decay, infinite = attention.decay[heads], attention.window == "infinite"
     lost = -jnp.expm1(-decay)  # 1 − z
-    start = past / lost[:, None] if infinite else jnp.zeros_like(past)
-    sums = blocked_states(jnp.exp(-decay * jnp.arange(BLOCK + 1, dtype=values.dtype)[:, None]), start, values)
+    powers = jnp.exp(-decay * jnp.arange(BLOCK + 1, dtype=values.dtype)[:, None])
+    doubled = jnp.exp(-decay * BLOCK * jnp.asarray(2.0 ** np.arange((len(values) // BLOCK).bit_length()), values.dtype)[:, None])
+    sums = blocked_states(powers, doubled, values - past if infinite else values)
     if infinite:
-        return lost[:, None] * sums
+        return lost[:, None] * sums + past
     steps = jnp.arange(1, len(values) + 1, dtype=values.dtype)
     mass = -jnp.expm1(-decay * steps[:, None]) / lost
     return sums / mass.reshape(len(values), *[1] * (values.ndim - 3), len(heads), 1)

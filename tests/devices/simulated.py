@@ -56,24 +56,27 @@ class Ieee:
             found.append(self.multiply(gain[:, None], state))
         return np.stack(found)
 
-    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def recur_by_blocks(
+        self, powers: np.ndarray, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
         size, given = len(powers) - 1, self.subtract(values, past)
         distance = np.arange(size)[:, None] - np.arange(size)
         within = np.where(distance[..., None] >= 0, powers[np.maximum(distance, 0)], np.float32(0))
-        end, found = np.zeros_like(past), []
-        for first in range(0, len(given), size):
-            block = given[first : first + size]
-            own = self.contract("ijh,jhv->ihv", within[: len(block), : len(block)], block)
-            states = self.multiply_add(powers[1 : len(block) + 1, :, None], end, own)
-            found, end = [*found, states], states[-1]
+        blocks = [given[first : first + size] for first in range(0, len(given), size)]
+        own = [self.contract("ijh,jhv->ihv", within[: len(block), : len(block)], block) for block in blocks]
+        ends = [np.zeros_like(past), *self.windows(doubled, np.stack([part[-1] for part in own]))]
+        found = [self.multiply_add(powers[1 : len(part) + 1, :, None], end, part) for part, end in zip(own, ends, strict=False)]
         return self.add(self.multiply(gain[:, None], np.concatenate(found)), np.broadcast_to(past, values.shape))
 
     def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
-        windows = self.subtract(values, past)
-        for level, power in enumerate(doubled):
-            shifted = np.concatenate([np.zeros_like(windows[: 1 << level]), windows])[: len(windows)]
-            windows = self.multiply_add(power[:, None], shifted, windows)
+        windows = self.windows(doubled, self.subtract(values, past))
         return self.add(self.multiply(gain[:, None], windows), np.broadcast_to(past, values.shape))
+
+    def windows(self, doubled: np.ndarray, values: np.ndarray) -> np.ndarray:
+        for level, power in enumerate(doubled):
+            shifted = np.concatenate([np.zeros_like(values[: 1 << level]), values])[: len(values)]
+            values = self.multiply_add(power[:, None], shifted, values)
+        return values
 
     def tap(self, taps: np.ndarray, values: np.ndarray, past: np.ndarray) -> np.ndarray:
         count, length = taps.shape[1], len(values)

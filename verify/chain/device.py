@@ -332,16 +332,17 @@ def recurred(
     """gS for S ← zS + v, in a form and with its constants."""
     if form == "scan":
         return operations.recur(ratio, gain, past, values)
-    (powers,) = form_constants(form, ratio).values()
-    by = operations.recur_by_blocks if form == "blocked" else operations.recur_by_doubling
-    return by(powers, gain, past, values)
+    constants = form_constants(form, ratio)
+    if form == "blocked":
+        return operations.recur_by_blocks(constants["powers"], constants["doubled"], gain, past, values)
+    return operations.recur_by_doubling(constants["doubled"], gain, past, values)
 
 
 STATED = {
     "recurrence": "g times the state S ← zS + v, from 0 or fl(past/g), is off by at most gE + ug(|S| + E) + η,"
     " E(1 − z(1+u)²) = ((1+u)² − 1)z|S| + u|v| + 2η(1 + |S|)",
-    "recurrence by blocks": "past + gS, S ← zS + v − past from 0, by blocks of C tokens is as near as γ_C for sums of a block, and three"
-    " roundings for states passed on from block to block, allow",
+    "recurrence by blocks": "past + gS, S ← zS + v − past from 0, by blocks of C tokens is as near as γ_C for sums of a block, and"
+    " recurrence by doubling for their ends, allow",
     "recurrence by doubling": "past + gS, S ← zS + v − past from 0, by windows of 1, 2, 4, … tokens is as near as three roundings for every"
     " window, and u/8 of a state for what lies before the last, allow",
 }

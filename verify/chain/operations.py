@@ -55,8 +55,10 @@ class Operations(Protocol):
     def recur(self, ratio: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         """gS, S ← zS + v from S = past/g, for values (N, H, v), past (H, v), ratio z and gain g (H,)."""
 
-    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The same as past + gS, S ← zS + v − past from 0, in blocked form, from powers Z_0 … Z_C (C + 1, H) of z."""
+    def recur_by_blocks(
+        self, powers: np.ndarray, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """The same as past + gS, S ← zS + v − past from 0, in blocked form, from powers Z_0 … Z_C (C + 1, H) and Z_C, Z_2C, … of z."""
 
     def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         """That in associative form, from powers Z_1, Z_2, Z_4, … (K, H)."""
@@ -98,8 +100,8 @@ def _recur(ratio: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array
 
 
 @jax.jit
-def _recur_by_blocks(powers: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
-    return gain[:, None] * blocked_states(powers, jnp.zeros_like(past), values - past) + past
+def _recur_by_blocks(powers: jax.Array, doubled: jax.Array, gain: jax.Array, past: jax.Array, values: jax.Array) -> jax.Array:
+    return gain[:, None] * blocked_states(powers, doubled, values - past) + past
 
 
 @jax.jit
@@ -153,8 +155,10 @@ class JaxOperations:
     def recur(self, ratio: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         return self._run(_recur, ratio, gain, past, values)
 
-    def recur_by_blocks(self, powers: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return self._run(_recur_by_blocks, powers, gain, past, values)
+    def recur_by_blocks(
+        self, powers: np.ndarray, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        return self._run(_recur_by_blocks, powers, doubled, gain, past, values)
 
     def recur_by_doubling(self, doubled: np.ndarray, gain: np.ndarray, past: np.ndarray, values: np.ndarray) -> np.ndarray:
         return self._run(_recur_by_doubling, doubled, gain, past, values)

@@ -24,21 +24,22 @@ right-hand side over 1 − rx − 2η grows with x (its derivative has the sign 
 certified for n steps holds for longer sections. After a cut the recurrence goes on, and its error falls towards E. It is counted inside
 `passing(n)`.
 
-In other forms (`constructions.network.recurrences`) tokens d = v − c start from 0, and the constant past c is added at the end. With
-x = z^C for blocks of C tokens, m = (1−x)/(1−z), r = (1+u)³ and |S| ≤ |d|/(1−z) the sum of a block and the states at the ends of blocks
-obey
-
-    E_own ≤ m err(d) + (u + γ_C(1+u)) m (|d| + err(d)) + 5Cη(1 + |d| + err(d)),
-    E_B (1 − rx − 3η) ≤ (r−1) x |S| + (1+u) E_own + u|S| + 6η(1 + |S|),
-
-as a product of a constant within ux + η, a sum, and the sum of a block come together; every state is such a sum with z in place of x, at
-most. In the associative form windows W_k of 2^k tokens are exact sums A of the tokens as computed, |A| ≤ (|d| + err(d))(1 − x)/(1−z) with
-x = z^{2^k}, and what they lose obeys
+In other forms (`constructions.network.recurrences`) tokens d = v − c start from 0, and the constant past c is added at the end. In the
+associative form windows of 2^k tokens are exact sums A of the tokens as computed, |A| ≤ (|d| + err(d))(1 − x)/(1−z) with x = z^{2^k}, and
+what they lose, at first R_0 = η where a token may be flushed, obeys
 
     p = R_k x + (ux + η)(|A| + R_k) + u(x(1+u) + η)(|A| + R_k) + 2η,      R_{k+1} = (R_k + p)(1+u) + u|A'| + 3η(1+u),
 
 A' being the window twice as long; errors of tokens add err(d)/(1−z), and what the last window leaves out z^{2^K}(|d| + err(d))/(1−z). Since
-Π(1+x) = 1/(1−z), that is about K roundings of |S|, less than the 2/(1−z) of a scan where heads are slow.
+Π(1+x) = 1/(1−z), that is about K roundings of |S|, less than the 2/(1−z) of a scan where heads are slow. In the blocked form the sum of a
+block of C tokens is at most m|d|, m = (1 − z^C)/(1−z), and off by
+
+    E_own ≤ m err(d) + (u + γ_C(1+u)) m (|d| + err(d)) + 5Cη(1 + |d| + err(d)).
+
+States at the ends of blocks are those of the associative form for z^C and tokens like these sums, off by E_B, say. Every state is
+one of them times a constant within uz + η of z, or of a power of it, and such a sum: with r = (1+u)³ and |S| ≤ |d|/(1−z) it is off by
+
+    (rz + 3η) E_B + (r−1) z |S| + (1+u) E_own + u|S| + 6η(1 + |S|).
 
 Softmax over N tokens of an array (`fast._attend_all`) has weights ŵ_s = e^{a_s − max â + θ_s}, where |θ_s| ≤ λ collects the errors of
 the logits, of subtracting their maximum and of the exponential (`exponential_error`). Two softmaxes whose logits differ by at most λ
@@ -137,36 +138,32 @@ class Arithmetic:
         size = value.magnitude / (1 - z)
         fresh = value.error + (growth - 1) * z * size + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + size)
         if not z * growth < 1:
-            raise self._too_slow(z)
+            slow = f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds"
+            raise Refusal(slow, {"dtype": "exact"})
         return Rounded(size, fresh / (1 - z * growth))
 
-    def blocked(self, z: arb, value: Rounded) -> Rounded:
+    def blocked(self, ratio: fmpq, value: Rounded) -> Rounded:
         """Every state of S ← zS + v from 0 in blocked form."""
-        x, size, given = z**BLOCK, value.magnitude / (1 - z), value.magnitude + value.error
-        mass, gamma = (1 - x) / (1 - z), self.gamma(BLOCK)
-        own = mass * value.error + (self.unit + gamma * (1 + self.unit)) * mass * given + 5 * BLOCK * self.tiny * (1 + given)
-        factors = (1 + self.unit) ** 3
-        if not factors * z + 3 * self.tiny < 1:
-            raise self._too_slow(z)
+        z, u, tiny = arb(ratio), self.unit, self.tiny
+        mass, given = (1 - z**BLOCK) / (1 - z), value.magnitude + value.error
+        own = mass * value.error + (u + self.gamma(BLOCK) * (1 + u)) * mass * given + 5 * BLOCK * tiny * (1 + given)
+        ends, factors = self.associative(ratio, Rounded(mass * value.magnitude, own), BLOCK), (1 + u) ** 3
+        size = value.magnitude / (1 - z)
+        summed = (factors - 1) * z * size + (1 + u) * own + u * size + 6 * tiny * (1 + size)
+        return Rounded(size, (factors * z + 3 * tiny) * ends.error + summed)
 
-        def summed(power: arb) -> arb:
-            """What a state adds to the error of one that comes in with this power."""
-            return (factors - 1) * power * size + (1 + self.unit) * own + self.unit * size + 6 * self.tiny * (1 + size)
-
-        ends = summed(x) / (1 - factors * x - 3 * self.tiny)
-        return Rounded(size, (factors * z + 3 * self.tiny) * ends + summed(z))
-
-    def associative(self, ratio: fmpq, value: Rounded) -> Rounded:
-        """Every state of S ← zS + v from 0 in associative form."""
-        z, u, tiny, given = arb(ratio), self.unit, self.tiny, value.magnitude + value.error
-        lost, x = tiny, z  # a subnormal token may be flushed before anything else happens
-        for _ in range(levels(nearest(ratio), self.dtype)):
-            window, longer = given * (1 - x) / (1 - z), given * (1 - x * x) / (1 - z)
+    def associative(self, ratio: fmpq, value: Rounded, base: int = 1) -> Rounded:
+        """Every state of S ← xS + v from 0 in associative form, x = z^base."""
+        u, tiny, given = self.unit, self.tiny, value.magnitude + value.error
+        first = x = arb(ratio) ** base
+        lost = tiny  # a subnormal token may be flushed before anything else happens
+        for _ in range(levels(nearest(ratio), self.dtype, base)):
+            window, longer = given * (1 - x) / (1 - first), given * (1 - x * x) / (1 - first)
             product = x * lost + (u * x + tiny + u * (x * (1 + u) + tiny)) * (window + lost) + 2 * tiny
             lost = (lost + product) * (1 + u) + u * longer + 3 * tiny * (1 + u)
             x = x * x
-        left_out = x * given / (1 - z)
-        return Rounded(value.magnitude / (1 - z), value.error / (1 - z) + lost + left_out)
+        left_out = x * given / (1 - first)
+        return Rounded(value.magnitude / (1 - first), value.error / (1 - first) + lost + left_out)
 
     def _from_zero(self, form: FormName, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None) -> Rounded:
         """The same as `scan`, in a form that starts from 0: the constant past is taken off every token, and added at the end."""
@@ -174,16 +171,13 @@ class Arithmetic:
         if past is not None:
             size, error = value.magnitude + past, 2 * value.error
             shifted = Rounded(size, error + self.unit * (size + error) + self.tiny)
-        state = self.checked(self.blocked(z, shifted) if form == "blocked" else self.associative(ratio, shifted))
+        state = self.checked(self.blocked(ratio, shifted) if form == "blocked" else self.associative(ratio, shifted))
         output = self.times(gain, state)
         if past is None:
             return output
         added = value.error + past * (abs(1 - g / (1 - z)) + 2 * self.unit) + 2 * self.tiny
         magnitude, error = g * value.magnitude.max(past) / (1 - z), output.error + added
         return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
-
-    def _too_slow(self, z: arb) -> Refusal:
-        return Refusal(f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds", {"dtype": "exact"})
 
     def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None, form: FormName | None = None) -> Rounded:
         """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain).
