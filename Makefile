@@ -61,6 +61,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.limits
 	$(BIN)/python -m benchmarks.norms
 	$(BIN)/python -m benchmarks.forward
+	$(BIN)/python -m benchmarks.forms
 	$(BIN)/python -m benchmarks.long_training
 	@$(BIN)/python -c 'import torch' 2>/dev/null || echo 'training against PyTorch needs the extra torch: $(BIN)/pip install -e .[torch]'
 	@! $(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m benchmarks.training_speed

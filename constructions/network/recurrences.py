@@ -18,6 +18,7 @@ for steps that follow each other, and for numbers to be moved, more than they co
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, get_args
 
 import jax
@@ -36,6 +37,8 @@ SPARE = 8
 """Windows of the associative form end where the share z^w of what lies before them is at most u/SPARE."""
 MOST_LEVELS = 64
 """Windows of 2^64 tokens hold every array: no head is that slow."""
+REMEMBERED = 32
+"""Layers whose constants are kept."""
 FORMS: tuple[FormName, ...] = get_args(FormName)
 _CHOSEN: ContextVar[FormName] = ContextVar("form", default="scan")
 
@@ -76,13 +79,17 @@ def form_constants(form: FormName, ratios: np.ndarray) -> dict[str, np.ndarray]:
     Z_1, Z_2, Z_4, … of tokens in associative form, Z_C, Z_2C, … of blocks in blocked form. Behind a head's own last step `doubled` is 0,
     and its sums stay as they are.
     """
-    if form == "scan" or not len(ratios):
-        return {}
+    return {} if form == "scan" or not len(ratios) else dict(_form_constants(form, np.asarray(ratios).tobytes(), str(ratios.dtype)))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _form_constants(form: FormName, stored: bytes, dtype: str) -> dict[str, np.ndarray]:
+    ratios = np.frombuffer(stored, dtype)
     if form == "associative":
         return {"doubled": _doubled(ratios, 1)}
     with working_precision(160):
         powers = [[float(arb(rational(float(z))) ** k) for z in ratios] for k in range(BLOCK + 1)]
-    return {"powers": np.array(powers).astype(ratios.dtype), "doubled": _doubled(ratios, BLOCK)}
+    return {"powers": np.array(powers).astype(dtype), "doubled": _doubled(ratios, BLOCK)}
 
 
 def _doubled(ratios: np.ndarray, base: int) -> np.ndarray:
