@@ -32,15 +32,17 @@ def attend(attention: Attention, x: jax.Array, past: jax.Array, first: int = 0) 
         return reference.attend(attention, x, past, first)
     values = jnp.einsum("hvd,...sd->s...hv", attention.value, x, precision=HIGHEST)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
-    lin = attention.heads_of("lin")
-    others = np.setdiff1d(np.arange(len(attention.rpe)), lin)
-    parts = []
+    lin, together = attention.heads_of("lin"), fast.heads_of_one_transform(attention, {"taps": np.zeros((0, 0))})
+    others = np.setdiff1d(np.arange(len(attention.rpe)), np.concatenate([lin, together]))
+    output = jnp.zeros_like(x[..., first:, :])
     if len(lin):
-        parts.append(_scanned(attention, lin, values[..., lin, :], past_value[lin]))
+        scanned = _scanned(attention, lin, values[..., lin, :], past_value[lin])[first:]
+        output += jnp.einsum("hdv,s...hv->...sd", attention.output[lin], scanned, precision=HIGHEST)
     if len(others):
-        parts.append(fast.convolved(attention, others, values[..., others, :], past_value[others]))
-    mixed = jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate([lin, others])), :][first:]
-    output = jnp.einsum("hdv,s...hv->...sd", attention.output, mixed, precision=HIGHEST)
+        mixed = fast.convolved(attention, others, values[..., others, :], past_value[others])[first:]
+        output += jnp.einsum("hdv,s...hv->...sd", attention.output[others], mixed, precision=HIGHEST)
+    if len(together):
+        output += jnp.moveaxis(fast.fused(attention, together, jnp.moveaxis(x, -2, 0), past)[first:], 0, -2)
     return output, reference.past_output(attention, past, past_value, reference.log_whole_mass(attention, past.dtype))
 
 

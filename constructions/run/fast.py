@@ -9,7 +9,8 @@ Per-head constants are computed once, outside XLA, correctly rounded from the st
 * kerple: the same with (1+rs)^{−p} and its mass, from s = 0 on;
 * table: the taps e^{b(s)}/Σ e^{b}, each correctly rounded, if there are at most `MAX_TAPS`;
 * log or table, long, and all heads in a finite window: in arrays of at most `MAX_TAPS` tokens all weights, each correctly rounded
-  (`constructions.run.positions`), summed tap by tap; in longer ones by FFT, or by a scan for lin heads.
+  (`constructions.run.positions`), summed tap by tap; in longer ones by FFT, all heads in one transform where they see the same tokens with
+  fixed weights (`fused`), or by a scan for lin heads.
 
 A stride c cuts the array into c interleaved ones, each of which runs by itself: an axis of the batch.
 
@@ -149,6 +150,30 @@ def convolved(attention: Attention, heads: np.ndarray, values: jax.Array, past: 
     return jnp.where(mass > 0, total / jnp.where(mass > 0, mass, 1), 0)
 
 
+def heads_of_one_transform(attention: Attention, constants: dict[str, Any]) -> np.ndarray:
+    """Heads that are transformed, if kernels from stream to stream take fewer transforms than these heads one by one."""
+    heads = kernel_heads(attention, constants) if "weights" not in constants else np.zeros(0, int)
+    width, count, rank = attention.output.shape[1], len(heads), attention.value.shape[1]
+    fewer = width * (width + 2) <= count * (1 + 2 * rank)
+    return heads if attention.kind == "dp-free" and attention.window == "infinite" and fewer else heads[:0]
+
+
+def fused(attention: Attention, heads: np.ndarray, x: jax.Array, past: jax.Array) -> jax.Array:
+    """Σ_h W_O^h Σ_s w_h(s) W_V^h x_{t−s} of dp-free heads over the infinite past, for x (N, …, D): all heads in one convolution.
+
+    They see the same tokens, so their kernels add up to one of D × D matrices, K(s) = Σ_h w_h(s) W_O^h W_V^h. What cancels between heads
+    cancels there, before anything is transformed.
+    """
+    length = x.shape[0]
+    kernel, beyond, whole = _long_kernels(attention, heads, length, x.dtype)
+    mixing = jnp.einsum("hiv,hvj->hij", attention.output[heads], attention.value[heads], precision=HIGHEST)
+    matrices, shares = (jnp.einsum("sh,hij->sij", part / whole, mixing, precision=HIGHEST) for part in (kernel, beyond))
+    spectrum = jnp.fft.rfft(matrices, n=2 * length, axis=0), jnp.fft.rfft(x, n=2 * length, axis=0)
+    total = jnp.fft.irfft(jnp.einsum("fij,f...j->f...i", *spectrum, precision=HIGHEST), n=2 * length, axis=0)[:length]
+    share = jnp.einsum("sij,j->si", shares, past, precision=HIGHEST)
+    return total + share.reshape(length, *[1] * (x.ndim - 2), share.shape[1])
+
+
 def _long_kernels(attention: Attention, heads: np.ndarray, length: int, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """(values at s < N, sum over s > t for every position t, sum over all s), each (…, H), before normalisation."""
     positions = jnp.arange(-1, length, dtype=dtype)
@@ -174,13 +199,28 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
         return _attend_all(attention, x), jnp.zeros_like(past)
     if attention.kind in ("dp", "nf"):
         return reference.attend(attention, x, past, constants=constants if "bias" in constants else None)
-    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
     past_value = jnp.einsum("hvd,d->hv", attention.value, past, precision=HIGHEST)
+    together = heads_of_one_transform(attention, constants)
+    others = np.setdiff1d(np.arange(len(attention.rpe)), together)
+    output = _one_by_one(attention, constants, others, x, past_value) if len(others) else jnp.zeros_like(x)
+    if len(together):
+        tokens = _interleaved(jnp.moveaxis(x, -2, 0), attention.stride)
+        output = output + jnp.moveaxis(_joined(fused(attention, together, tokens, past), attention.stride, x.shape[-2]), 0, -2)
+    if attention.kind == "tmx" and attention.window == "infinite" and "whole" in constants:
+        past_value = stretch(attention, past)[:, None] * (constants["whole"][:, None] * past_value)
+        return output, jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
+    return output, reference.past_output(attention, past, past_value, reference.log_whole_mass(attention, past.dtype))
+
+
+def _one_by_one(attention: Attention, constants: dict[str, Any], heads: np.ndarray, x: jax.Array, past_value: jax.Array) -> jax.Array:
+    """What these heads add to x (…, N, D), each scanned, summed tap by tap or transformed by itself."""
+    values = jnp.moveaxis(jnp.einsum("hvd,...sd->...shv", attention.value, x, precision=HIGHEST), -3, 0)
     values, length = _interleaved(values, attention.stride), values.shape[0]
     parts, order = [], []
     weighted = kernel_heads(attention, constants) if "weights" in constants else np.zeros(0, int)
-    lin, log = (np.setdiff1d(attention.heads_of(kind), weighted) for kind in ("lin", "log"))
-    log = np.concatenate([log, *(np.setdiff1d(attention.heads_of(kind), weighted) for kind in ("table", "kerple"))])
+    lin = np.setdiff1d(attention.heads_of("lin"), weighted)
+    log = np.concatenate([np.setdiff1d(attention.heads_of(kind), weighted) for kind in ("log", "table", "kerple")])
+    log = log[np.isin(log, heads)]
     if len(weighted):
         parts.append(_kernel_sum(constants, values[..., weighted, :], past_value[weighted]))
         order.append(weighted)
@@ -195,12 +235,7 @@ def attend(attention: Attention, constants: dict[str, Any], x: jax.Array, past: 
     mixed = _joined(jnp.concatenate(parts, axis=-2)[..., np.argsort(np.concatenate(order)), :], attention.stride, length)
     if attention.kind == "tmx":
         mixed = jnp.moveaxis(stretch(attention, x), -2, 0)[..., None] * mixed
-    output = jnp.einsum("hdv,...hv->...d", attention.output, mixed, precision=HIGHEST)
-    if attention.kind == "tmx" and attention.window == "infinite" and "whole" in constants:
-        past_value = stretch(attention, past)[:, None] * (constants["whole"][:, None] * past_value)
-        return jnp.moveaxis(output, 0, -2), jnp.einsum("hdv,hv->d", attention.output, past_value, precision=HIGHEST)
-    whole = reference.log_whole_mass(attention, past.dtype)
-    return jnp.moveaxis(output, 0, -2), reference.past_output(attention, past, past_value, whole)
+    return jnp.moveaxis(jnp.einsum("hdv,...hv->...d", attention.output[heads], mixed, precision=HIGHEST), 0, -2)
 
 
 def _interleaved(values: jax.Array, stride: int) -> jax.Array:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -236,3 +237,20 @@ def test_bad_tokens_are_refused(tokens: np.ndarray) -> None:
     network = build(FixedMemory((1,))).network
     with pytest.raises(InputError):
         run(network, tokens)
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("heads", [1, 6])
+def test_heads_in_one_transform_are_those_one_by_one(heads: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six slow log heads take fewer transforms together, one does not; lin heads beside them are scanned."""
+    network = random_network(np.random.default_rng(heads), ["log"] * heads + ["lin"], layers=2)
+    network = replace(network, layers=tuple(replace(one, attention=replace(one.attention, stride=stride)) for one in network.layers))
+    tokens = np.random.default_rng(0).uniform(-1, 1, (2, 600 * stride, 2))
+    constants = fast.network_constants(network, tokens.shape[-2])[0]
+    assert len(fast.heads_of_one_transform(network.layers[0].attention, constants)) == (6 if heads == 6 else 0)
+    found = fast.forward(network, tokens)
+    monkeypatch.setattr(fast, "heads_of_one_transform", lambda attention, constants: np.zeros(0, int))
+    jax.clear_caches()
+    alone = fast.forward(network, tokens)
+    assert np.abs(found - alone).max() < 1e-12 and (heads == 1 or (found != alone).any())
+    jax.clear_caches()
