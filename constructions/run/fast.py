@@ -40,6 +40,7 @@ from analyzer.numbers.exact import working_precision
 from constructions.network.exponential import exp
 from constructions.network.precision import HIGHEST, shifted_tap_count, tap_count, with_x64
 from constructions.network.recurrences import chosen, form_constants, from_zero, scan_states, states
+from constructions.network.remembered import Remembered
 from constructions.network.transformer import Attention, Layer, Transformer, table_weights, to_exact
 from constructions.run import reference
 from constructions.run.lagged import lagged_layers
@@ -326,8 +327,7 @@ def stacked(parts: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
 
 
-@jax.jit
-def program(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
+def whole(network: Transformer, constants: tuple[dict[str, Any], ...], tokens: jax.Array) -> jax.Array:
     """The whole network on tokens (…, N, d): what the last layer gives, (…, N, c). Equal layers after each other are one loop."""
     state = reference.embed(network.first(0), tokens), jnp.asarray(network.bias)
     layers = list(zip(network.layers, constants, strict=True))
@@ -339,12 +339,21 @@ def program(network: Transformer, constants: tuple[dict[str, Any], ...], tokens:
     return step(*layers[-1], *state, True)[0]
 
 
+program, program_in_place = jax.jit(whole), jax.jit(whole, donate_argnames="tokens")
+
+
+def compiled(network: Transformer, plain: Any = program, in_place: Any = program_in_place) -> Any:
+    """The program as this network runs it: outputs are written over the device's copy of the tokens if they are as many numbers."""
+    return in_place if network.outputs == network.dim else plain
+
+
 def network_constants(network: Transformer, length: int, form: FormName = "scan") -> tuple[dict[str, np.ndarray], ...]:
     """The constants of every layer for arrays of a length, from lag tables where its heads read lag slots; lin heads in a form."""
-    found = _constants(network, length)
+    found = tuple(dict(known) for known in _constants(network, length))
     return found if form == "scan" else tuple(known | form_constants(form, known.get("ratio", np.zeros(0))) for known in found)
 
 
+@Remembered
 def _constants(network: Transformer, length: int) -> tuple[dict[str, np.ndarray], ...]:
     lagged = all(layer.attention.kind in ("nf", "tmx") and layer.attention.window == "infinite" for layer in network.layers)
     if lagged and network.positions is None:
@@ -408,4 +417,4 @@ def forward(network: Transformer, tokens: Any) -> np.ndarray:
 def _forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     constants = network_constants(network, tokens.shape[-2], chosen())
     with with_x64(network.dtype):
-        return reference.as_outputs(np.asarray(program(network, constants, tokens.astype(network.dtype))))
+        return reference.as_outputs(np.asarray(compiled(network)(network, constants, tokens.astype(network.dtype, copy=False))))

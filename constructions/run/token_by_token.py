@@ -30,6 +30,7 @@ from analyzer.errors import InputError, Refusal
 from analyzer.ranges import check_range
 from constructions.network.precision import HIGHEST, check_device, with_x64
 from constructions.network.recurrences import chosen
+from constructions.network.remembered import Remembered
 from constructions.network.transformer import Attention, Layer, Transformer, check_relative, check_tokens
 from constructions.run import fast
 from constructions.run.reference import SCORED, as_outputs, embed, feed_forward
@@ -139,22 +140,38 @@ def forward(network: Transformer, tokens: np.ndarray) -> np.ndarray:
     many, length = tokens.size // network.dim, tokens.shape[-2]
     if many < LEAST or length < BLOCK or network.positions is not None or chosen() != "scan":
         return fast.forward(network, tokens)
-    constants = fast.network_constants(network, 1)
-    if _obstacle(network, constants) is not None:
+    constants = _of_fixed_memory(network)
+    if constants is None:
         return fast.forward(network, tokens)
     filled = 1 << (length - 1).bit_length()
     block = 1 << (min(filled, max(LEAST_BLOCK, BLOCK * length // many)).bit_length() - 1)
-    given = np.pad(tokens, [*[(0, 0)] * (tokens.ndim - 2), (0, filled - length), (0, 0)])
+    given = tokens.astype(network.dtype, copy=False)
+    if filled > length:
+        given = np.pad(given, [*[(0, 0)] * (tokens.ndim - 2), (0, filled - length), (0, 0)])
     with with_x64(network.dtype):
-        return as_outputs(np.asarray(_by_blocks(network, constants, given.astype(network.dtype), block))[..., :length, :])
+        return as_outputs(np.asarray(compiled(network)(network, constants, given, block))[..., :length, :])
 
 
-@partial(jax.jit, static_argnames="block")
+@Remembered
+def _of_fixed_memory(network: Transformer) -> tuple[Constants, ...] | None:
+    """The constants of all layers; None if one of them has no memory of fixed size."""
+    constants = fast.network_constants(network, 1)
+    return constants if _obstacle(network, constants) is None else None
+
+
 def _by_blocks(network: Transformer, constants: tuple[Constants, ...], tokens: jax.Array, block: int) -> jax.Array:
     """Outputs (…, N, c) for tokens (…, N, d), N a multiple of the block."""
     parts = jnp.moveaxis(tokens.reshape(*tokens.shape[:-2], -1, block, tokens.shape[-1]), -3, 0)
     found = jax.lax.scan(partial(_layers, network, constants), beginning(network, constants, tokens.shape[:-2]), parts)[1]
     return jnp.moveaxis(found, 0, -3).reshape(*tokens.shape[:-1], found.shape[-1])
+
+
+_plain, _in_place = (jax.jit(_by_blocks, static_argnames="block", donate_argnames=given) for given in ((), "tokens"))
+
+
+def compiled(network: Transformer) -> Any:
+    """The program by blocks as this network runs it."""
+    return fast.compiled(network, _plain, _in_place)
 
 
 def pieces(length: int) -> Iterator[slice]:

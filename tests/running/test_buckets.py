@@ -1,13 +1,20 @@
 """Lengths and batches that share a program: what fills them up is seen by nobody."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lemmaformer as lf
 from constructions.network.precision import with_x64
-from constructions.run import fast, reference
+from constructions.run import execute, fast, reference, token_by_token
 from tests.conftest import random_network
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_buckets_are_few_and_hardly_too_long() -> None:
@@ -32,15 +39,15 @@ def test_new_lengths_and_batches_of_a_bucket_do_not_compile(kind: str) -> None:
     rpe, attention, window = KINDS[kind]
     network = random_network(np.random.default_rng(3), rpe, attention, window, layers=2)
     tokens = np.random.default_rng(4).uniform(-1, 1, (4, 16, 2))
-    whole, known = fast.forward(network, tokens), fast.program._cache_size()
+    whole, known = fast.forward(network, tokens), fast.compiled(network)._cache_size()
     for sequences, length in ((4, 9), (3, 16), (3, 11)):
         found = fast.forward(network, tokens[:sequences, :length])
         assert found.shape == (sequences, length)
         assert found == pytest.approx(whole[:sequences, :length], rel=1e-12, abs=1e-13)
         assert found == pytest.approx(reference.forward(network, tokens[:sequences, :length]), rel=1e-9, abs=1e-12)
-    assert fast.program._cache_size() == known
+    assert fast.compiled(network)._cache_size() == known
     fast.forward(network, tokens[:, :8])
-    assert fast.program._cache_size() > known
+    assert fast.compiled(network)._cache_size() > known
 
 
 def test_equal_layers_are_one_loop() -> None:
@@ -85,3 +92,53 @@ def test_arrays_that_filling_up_would_spoil_run_as_they_are(monkeypatch: pytest.
 def test_no_tokens_are_no_outputs() -> None:
     network = random_network(np.random.default_rng(3), ["lin"])
     assert fast._filled(network, np.zeros((0, 2))).shape == (0, 2)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("length", [16, 4096])
+def test_outputs_take_the_place_of_tokens_where_they_fit(outputs: int, length: int) -> None:
+    """On the device; the array that was given stays as it is."""
+    network = random_network(np.random.default_rng(3), ["lin", "lin"], dim=1, outputs=outputs)
+    tokens = np.random.default_rng(4).uniform(-1, 1, (length, 1))
+    given = tokens.copy()
+    with with_x64("float64"):
+        constants = fast.network_constants(network, length)
+        lowered = [
+            fast.compiled(network).lower(network, constants, tokens),
+            token_by_token.compiled(network).lower(network, constants, tokens, 16),
+        ]
+        written_over = [one.compile().memory_analysis().alias_size_in_bytes for one in lowered]
+    assert written_over == [tokens.nbytes if outputs == 1 else 0] * 2
+    found = execute.run(network, tokens)
+    assert found == pytest.approx(reference.forward(network, tokens), rel=1e-9, abs=1e-12) and (tokens == given).all()
+
+
+def test_what_follows_from_weights_is_remembered_by_their_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, tokens = random_network(np.random.default_rng(3), ["lin", "log"]), np.linspace(-1, 1, 24).reshape(12, 2)
+    asked: list[int] = []
+    constants = fast.head_constants
+    monkeypatch.setattr(fast, "head_constants", lambda attention: (asked.append(1), constants(attention))[1])
+    fast._constants.forget()
+    before = fast.forward(network, tokens)
+    assert (fast.forward(network, tokens) == before).all() and len(asked) == 1
+    assert (fast.forward(network.map(np.copy), tokens) == before).all() and len(asked) == 1
+    network.layers[0].attention.decay[0] += 0.5  # in place
+    changed = fast.forward(network, tokens)
+    assert len(asked) == 2 and np.abs(changed - before).max() > 1e-3
+    assert changed == pytest.approx(reference.forward(network, tokens), rel=1e-9, abs=1e-12)
+
+
+def test_a_cache_for_compiled_programs_is_used(tmp_path: Path) -> None:
+    """The command line keeps its programs, short as they take, where JAX is told to; a second run compiles nothing."""
+    lf.build(lf.fixed(lags=(1,)), dtype="float64").save(tmp_path / "net")
+    np.save(tmp_path / "x.npy", np.linspace(-1, 1, 40))
+    words = ["run", str(tmp_path / "net"), "--input", str(tmp_path / "x.npy"), "--output", str(tmp_path / "y.npy"), "--force"]
+    code = f"import sys, cli; sys.argv[1:] = {words!r}; cli.main()"
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("JAX_PERSISTENT_CACHE")}
+    found = []
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, cwd=ROOT, env={**ours, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "kept")}
+        )
+        found.append({file.name: file.stat().st_mtime_ns for file in (tmp_path / "kept").iterdir() if "-cache" in file.name})
+    assert found[0] and found[0] == found[1]

@@ -159,9 +159,9 @@ def test_long_arrays_run_by_blocks(case: str, batch: int | None, monkeypatch: py
     network = made(case)
     for length in (16, 37, 100):
         tokens = np.random.default_rng(1).uniform(-1, 1, (length, 2) if batch is None else (batch, length, 2))
-        known = token_by_token._by_blocks._cache_size()
+        known = token_by_token.compiled(network)._cache_size()
         found, wanted = token_by_token.forward(network, tokens), fast.forward(network, tokens)
-        assert token_by_token._by_blocks._cache_size() == known + 1
+        assert token_by_token.compiled(network)._cache_size() == known + 1
         assert found.shape == wanted.shape and np.abs(found - wanted).max() < 1e-13 * np.abs(wanted).max()
 
 
@@ -173,16 +173,16 @@ def test_a_state_that_does_not_pass_between_blocks_is_seen(monkeypatch: pytest.M
     monkeypatch.setattr(token_by_token, "_layers", lambda n, c, memory, x: (memory, advance(n, c, memory, x)[1]))
     found, wanted = token_by_token.forward(network, tokens), fast.forward(network, tokens)
     assert np.abs(found - wanted)[:16].max() < 1e-12 and np.abs(found - wanted)[16:].max() > 1e-3
-    token_by_token._by_blocks.clear_cache()
+    token_by_token.compiled(network).clear_cache()
 
 
 def test_new_lengths_do_not_compile() -> None:
     net = lf.build(lf.fixed(lags=(1, 2), readout="x0 + m1*m2"), dtype="float32", error=0.2)
     tokens = np.random.default_rng(0).uniform(-1, 1, (8192, 1)).astype(np.float32)
-    whole, known = net(tokens), token_by_token._by_blocks._cache_size()
+    whole, known = net(tokens), token_by_token.compiled(net.transformer)._cache_size()
     for length in (4097, 5000, 6001, 8191):
         assert (net(tokens[:length]) == whole[:length]).all()
-    assert token_by_token._by_blocks._cache_size() == known
+    assert token_by_token.compiled(net.transformer)._cache_size() == known
     wanted = net.target.values(np)(tokens.astype(np.float64))
     assert np.abs(whole - wanted).max() <= net.certificate.certified
 
@@ -200,9 +200,9 @@ def test_new_lengths_do_not_compile() -> None:
 def test_others_run_whole(network: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_by_token, "LEAST", 1)
     monkeypatch.setattr(token_by_token, "BLOCK", 8)
-    tokens, known = np.random.default_rng(1).uniform(-1, 1, (2, 9, 2)), token_by_token._by_blocks._cache_size()
+    tokens, known = np.random.default_rng(1).uniform(-1, 1, (2, 9, 2)), token_by_token.compiled(network)._cache_size()
     assert (token_by_token.forward(network, tokens) == fast.forward(network, tokens)).all()
-    assert token_by_token._by_blocks._cache_size() == known
+    assert token_by_token.compiled(network)._cache_size() == known
 
 
 @pytest.mark.parametrize(
