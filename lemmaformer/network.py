@@ -22,7 +22,7 @@ from constructions.run import stream
 from constructions.run.apply import Parameters, apply, parameters
 from constructions.run.execute import form_of, run
 from constructions.run.sharded import section_of
-from lemmaformer.options import Export, Form, Measure
+from lemmaformer.options import Export, Measure, RunningForm
 from lemmaformer.progress import certifying
 from lemmaformer.results.base import Evaluation, Plain
 from verify.bundles.claims import citation_of, verify_in_form, verify_in_sections
@@ -210,7 +210,7 @@ class Network:
         if self.target is not None:
             self.target.check_domain(given, "the input")
         start = time.perf_counter()
-        chosen = form_of(self.transformer, Form(form).form)
+        chosen = form_of(self.transformer, RunningForm(form).form)
         outputs = run(self.transformer, given, devices, chosen)
         seconds = time.perf_counter() - start
         length = None if self.target is None else self.target.length

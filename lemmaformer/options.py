@@ -31,7 +31,7 @@ FORM = "the form in which lin heads run, each with its own rounding"
 
 
 @dataclass(frozen=True)
-class Form(Options):
+class RunningForm(Options):
     """How a network runs."""
 
     form: FormName | None = option(None, FORM, shown="that of this device")

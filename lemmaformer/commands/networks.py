@@ -7,7 +7,7 @@ import click
 
 from analyzer.errors import InputError
 from lemmaformer.commands.flags import NEW, Answer, answers, given, of_target, options_of, output, place, target_of
-from lemmaformer.options import Break, Compare, Form, Measure, SpectrumHeads, Train
+from lemmaformer.options import Break, Compare, Measure, RunningForm, SpectrumHeads, Train
 
 
 @click.command(epilog="Example: lemmaformer verify net  (2 seconds)")
@@ -46,7 +46,7 @@ def verify(what: Path, margin: bool, seconds: float | None, figure: Path | None,
 @click.option(
     "--devices", type=int, default=1, metavar="N", show_default=True, help="Devices of JAX that share the sequences, or a long one."
 )
-@options_of(Form)
+@options_of(RunningForm)
 @place("figure", "The residual stream on the first sequence, .pdf, .svg or .png.")
 @answers
 def run(folder: Path, source: Path, destination: Path, force: bool, devices: int, figure: Path | None, **keywords: Any) -> Answer:
