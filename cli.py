@@ -4,6 +4,7 @@ Commands live in `lemmaformer.commands` and are loaded when they are called, so 
 1 a claim is violated, 2 bad input (one line on stderr), 3 undecided.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -74,6 +75,8 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: our errors and usage errors become one line on stderr and exit code 2."""
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # our programs compile in less than the second from which on JAX would keep them
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     try:
         cli(prog_name="lemmaformer", standalone_mode=False)
     except click.ClickException as error:

@@ -148,8 +148,10 @@ def test_what_is_shown(here: Diagnosis, capsys: pytest.CaptureFixture[str]) -> N
     assert "there is no float64 here: no such type" in shown and "|fl(a + b)" in shown
 
 
-LEFT = {"hvd,...htd->...htv", "...hts,...sd->...htd"}
+UNUSED = {"hvd,...htd->...htv", "...hts,...sd->...htd"}
 """Products of the reference pass that the fast one does not form: it projects values before they are mixed."""
+UNCOUNTED = {"hiv,hvj->hij", "sh,hij->sij", "fij,f...j->f...i", "sij,j->si"}
+"""Products around the transforms of slow log heads, whose roundings no certificate counts: `rounding` is null there."""
 
 
 def test_all_products_of_the_executor_are_asked_for() -> None:
@@ -158,7 +160,7 @@ def test_all_products_of_the_executor_are_asked_for() -> None:
         for node in ast.walk(ast.parse((ROOT / "constructions" / file).read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "->" in node.value and " " not in node.value:
                 found.add(node.value)
-    assert found - LEFT == set(FORMS) - {"ij,...j->...i"}  # that of linear RNNs
+    assert found - UNUSED - UNCOUNTED == set(FORMS) - {"ij,...j->...i"}  # that of linear RNNs
     assert '"ij,...j->...i"' in (ROOT / "constructions" / "theorems" / "linear_rnn.py").read_text()
 
 
