@@ -28,10 +28,10 @@ State spaces. Modes Re(c z^s) with a complex z have the same tails, |c| |z|^S/(1
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 from flint import acb, arb, arb_mat, arb_poly, arb_series, ctx, fmpq, fmpq_poly
@@ -49,6 +49,8 @@ TAIL_BITS = 192
 """Precision of a tail bound: no cancellation there, and equality with (3.4) is seen to far below a weight's last bit."""
 MAX_KEPT = 2**18
 """Powers s^{−p} that one kernel keeps."""
+MASSES = 2**14
+"""Masses ζ(p, A) that are kept for all kernels."""
 GRID = 8192
 """Grid points for that integral."""
 WINDOW = 512
@@ -148,10 +150,9 @@ class Powers:
 
     def tail(self, start: int) -> arb:
         """Upper bound of Σ_{s≥start} |·| by the triangle inequality, Σ_h |A_h| ζ(p_h, start + A)."""
+        end = max(self.first, start) + self.offset
         with working_precision(TAIL_BITS):
-            end = arb(max(self.first, start) + self.offset)
-            terms = (abs(a) * arb(p).zeta(end) for a, p in zip(self.amplitudes, self.exponents, strict=True))
-            return sum(terms, arb(0))
+            return sum((abs(a) * _mass_from(p, end) for a, p in zip(self.amplitudes, self.exponents, strict=True)), arb(0))
 
     def is_slow(self) -> bool:
         """Whether `slow_tail` applies: two exponents at least, in progression."""
@@ -166,12 +167,10 @@ class Powers:
         cells = density * degree
         edge = arb(start + self.offset) - arb(1) / 2
         end = edge**-step
-        nodes = chebyshev.cosines(degree)
-        samples = [_short(polynomial(end * (1 + y) / 2)) for y in nodes]
+        samples = [_short(polynomial(end * (1 + y) / 2)) for y in chebyshev.cosines(degree)]
         with working_precision(128):
-            nodes, fine = chebyshev.cosines(degree), chebyshev.cosines(cells)
-            values = chebyshev.on_grid(chebyshev.series(samples, nodes), fine)
-            points = [_short(end * (1 + y) / 2) for y in fine]
+            values = chebyshev.cosine_sums(chebyshev.series(samples), cells)
+            points = [_short(end * (1 + y) / 2) for y in chebyshev.cosines(cells)]
             return self._integrate(_short(base), _short(step), _short(edge), points, values, density)
 
     @staticmethod
@@ -202,6 +201,13 @@ class Powers:
             variation += points[j] ** (base / step) * (arb.pi() / density) * peak
         slack = variation / 2
         return (total + slack * _SIGNED).nonnegative_part()
+
+
+@lru_cache(maxsize=MASSES)
+def _mass_from(exponent: fmpq, end: fmpq) -> arb:
+    """ζ(p, A) to TAIL_BITS: what a head holds from A on does not depend on the lag that it serves."""
+    with working_precision(TAIL_BITS):
+        return arb(exponent).zeta(arb(end))
 
 
 _UNIT = arb(0).union(arb(1))
@@ -382,6 +388,18 @@ def l1_norm(kernel: DeliveredKernel) -> Norm:
             least, summed = integrated.lower(), integrated.upper()
         most_tail = most_tail.min(summed)
     return Norm((partial + least).lower(), (partial + most_tail).upper(), tuple(window))
+
+
+def with_spikes(norm: Norm, spikes: Mapping[int, fmpq]) -> Norm | None:
+    """‖κ + Σ w_i 1_{T_i}‖_ℓ¹ from what is known of κ: the window changes and what lies beyond it stays; None if a spike lies there."""
+    if any(lag >= len(norm.window) for lag in spikes):
+        return None
+    window = list(norm.window)
+    for lag, weight in spikes.items():
+        window[lag] += arb(weight)
+    before, after = (sum((abs(v) for v in values), arb(0)) for values in (norm.window, window))
+    beyond = (norm.least - before).lower().max(arb(0)), (norm.most - before).upper().max(arb(0))
+    return Norm((after + beyond[0]).lower(), (after + beyond[1]).upper(), tuple(window))
 
 
 def _is_progression(group: Group) -> bool:

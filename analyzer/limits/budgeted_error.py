@@ -49,19 +49,22 @@ n,
 E_u(T) = 1 for every longer lag too. `difference_dual` is checked like any other sequence for the lags before that.
 
 References. R. T. Rockafellar, Conjugate Duality and Optimization, SIAM 1974; F. Johansson, Rigorous high-precision computation of the
-Hurwitz zeta function and its derivatives, Numer. Algorithms 69 (2015), for R.
+Hurwitz zeta function and its derivatives, Numer. Algorithms 69 (2015), for R; B. C. Berndt, On the Hurwitz zeta-function, Rocky Mountain
+J. Math. 2 (1972), for the Laurent coefficients γ_n of ζ.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Literal
 
-from flint import arb, arb_poly, fmpq
+from flint import arb, arb_poly, arb_series, fmpq
 
 from analyzer.errors import InputError
 from analyzer.kernels import sign_runs
+from analyzer.kernels.l1_norms import series_order
 from analyzer.numbers.exact import magnitude, maximum, working_precision
 from analyzer.numbers.exponential_sums import ExponentialSum, supremum
 from analyzer.statements.theorem import Theorem
@@ -360,10 +363,23 @@ def _euler_maclaurin_rest(edge: int, end: arb, terms: int) -> arb:
 def _zeta_divisor(q: arb) -> arb:
     """q ζ(1+q), increasing, at an exact point q ≥ 0; what is divided by it need not be known better than to some 50 bits."""
     with working_precision(DIVISOR_BITS):
-        return arb(1) if q <= 0 else q * (1 + q).zeta()
+        if not q < 1:
+            return q * (1 + q).zeta()
+        return _laurent()(q) + arb(0, LAURENT_REST * q) if q > 0 else arb(1)
 
 
 DIVISOR_BITS = 64
+LAURENT_TERMS = 48
+LAURENT_REST = arb(2) ** -78
+"""For q ≤ 1 the terms n ≥ 48 of q ζ(1+q) = 1 + Σ_n (−1)^n γ_n/n! q^{n+1} add up to less than 4q/48 · π^−48/(1 − 1/π) < 2^-80 q, as
+|γ_n| ≤ 4 (n−1)!/π^n (Berndt)."""
+
+
+@cache
+def _laurent() -> arb_poly:
+    """1 + Σ_{n<48} (−1)^n γ_n/n! q^{n+1}."""
+    with working_precision(DIVISOR_BITS + LAURENT_TERMS), series_order(LAURENT_TERMS):
+        return arb_poly([1, *arb_series([1, 1]).zeta(deflate=True).coeffs()])
 
 
 THEOREM = Theorem(id=ID, title=TITLE, page=__doc__, shelf=21)

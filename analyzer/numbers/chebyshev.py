@@ -1,8 +1,15 @@
-"""Chebyshev series in ball arithmetic: coefficients from values, values from coefficients, on uniform grids in the angle."""
+"""Chebyshev series in ball arithmetic: coefficients from values, values from coefficients, on uniform grids in the angle.
+
+Both are sums Σ_j v_j cos(πjk/N) for all k at once. With b_m = e^{iπm²/2N} and jk = (j² + k² − (k − j)²)/2,
+
+    Σ_j v_j e^{iπjk/N} = b_k Σ_j (v_j b_j) b̄_{k−j}        (Bluestein),
+
+so one product of polynomials gives them all; every factor has modulus 1, and nothing grows on the way.
+"""
 
 from collections.abc import Sequence
 
-from flint import arb
+from flint import acb, acb_poly, arb, fmpq
 
 
 def cosines(intervals: int) -> list[arb]:
@@ -10,33 +17,19 @@ def cosines(intervals: int) -> list[arb]:
     return [(arb.pi() * j / intervals).cos() for j in range(intervals)] + [arb(-1)]
 
 
-def _cosine(table: Sequence[arb], k: int) -> arb:
-    """cos(πk/N) for any k ≥ 0 from the table for 0 ≤ k ≤ N."""
-    period = 2 * (len(table) - 1)
-    k %= period
-    return table[min(k, period - k)]
+def cosine_sums(values: Sequence[arb], intervals: int) -> list[arb]:
+    """Σ_j v_j cos(πjk/N) for k = 0..N."""
+    last, period = len(values) - 1, 4 * intervals
+    angles = [m * m % period for m in range(max(last, intervals) + 1)]
+    known = {r: acb(fmpq(r, 2 * intervals)).exp_pi_i() for r in set(angles)}
+    chirp = [known[r] for r in angles]
+    turned = acb_poly([v * b for v, b in zip(values, chirp, strict=False)])
+    product = turned * acb_poly([chirp[abs(m)].conjugate() for m in range(-last, intervals + 1)])
+    return [(chirp[k] * product[k + last]).real for k in range(intervals + 1)]
 
 
-def series(values: Sequence[arb], table: Sequence[arb]) -> list[arb]:
-    """Coefficients c_j of the interpolant Σ c_j T_j through the values at cos(πk/N), k = 0..N (`table` holds those points)."""
+def series(values: Sequence[arb]) -> list[arb]:
+    """Coefficients c_j of the interpolant Σ c_j T_j through the values at cos(πk/N), k = 0..N."""
     degree = len(values) - 1
-    halves = {k: v / (2 if k in (0, degree) else 1) for k, v in enumerate(values) if not v.is_zero()}
-    result = []
-    for j in range(degree + 1):
-        total = sum((v * _cosine(table, j * k) for k, v in halves.items()), arb(0))
-        result.append(2 * total / degree / (2 if j in (0, degree) else 1))
-    return result
-
-
-def on_grid(coefficients: Sequence[arb], table: Sequence[arb]) -> list[arb]:
-    """Σ_j c_j cos(jθ) on the finer grid of `table`; θ and π − θ share their sums over even and over odd j."""
-    intervals = len(table) - 1
-    circle = [*table, *table[-2:0:-1]]
-    result = [arb(0)] * (intervals + 1)
-    for k in range(intervals // 2 + 1):
-        sums, angle = [arb(0), arb(0)], 0
-        for j, coefficient in enumerate(coefficients):
-            sums[j % 2] += coefficient * circle[angle]
-            angle = (angle + k) % (2 * intervals)
-        result[k], result[intervals - k] = sums[0] + sums[1], sums[0] - sums[1]
-    return result
+    sums = cosine_sums([v / (2 if k in (0, degree) else 1) for k, v in enumerate(values)], degree)
+    return [2 * total / degree / (2 if j in (0, degree) else 1) for j, total in enumerate(sums)]

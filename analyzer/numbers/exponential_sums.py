@@ -144,25 +144,34 @@ def supremum(function: ExponentialSum, end: arb, accuracy: arb, divisor: Callabl
     for cell in cells(function, end, accuracy / 64):
         whole, first = arb_poly(cell.polynomial), arb_poly(cell.polynomial).derivative()
         second = _derivative(_derivative(cell.polynomial))
-        stack = [(arb(-1), arb(1))]
+        least = arb(1) if divisor is None else divisor((cell.centre - cell.radius).lower().max(arb(0)))
+        stack: list[tuple[arb, arb, arb | None]] = [(arb(-1), arb(1), least)]
         while stack:
-            left, right = stack.pop()
+            left, right, over = stack.pop()
             pieces += 1
             middle, half = ((left + right) / 2).mid(), ((right - left) / 2).upper()
-            over = arb(1) if divisor is None else divisor((cell.centre + cell.radius * left).lower().max(arb(0)))
             value = abs(whole(middle))
             piece = middle + arb(0, half)
             bend = abs(_horner(second, piece)).upper()
-            bound = ((value + abs(first(middle)) * half + bend * half * half / 2 + cell.rest) / over).upper()
+            most = value + abs(first(middle)) * half + bend * half * half / 2 + cell.rest
+            bound = (most / (least if over is None else over)).upper()
             if divisor is None:
                 best = best.max(value.mid())
-            elif not value <= best * over:  # the divisor grows
-                best = best.max((value / divisor((cell.centre + cell.radius * right).upper())).mid())
-            if bound - cell.rest <= best * (1 + SHARPNESS) or pieces > MAX_PIECES or half < SMALLEST:  # the rest stays
+            elif not _settled(bound, cell, best):  # the divisor grows: at this piece, not only at the cell
+                over = divisor((cell.centre + cell.radius * left).lower().max(arb(0))) if over is None else over
+                bound = (most / over).upper()
+                if not value <= best * over:
+                    best = best.max((value / divisor((cell.centre + cell.radius * right).upper())).mid())
+            if _settled(bound, cell, best) or pieces > MAX_PIECES or half < SMALLEST:
                 worst = worst.max(bound)
             else:
-                stack += [(left, middle), (middle, right)]
+                stack += [(left, middle, over), (middle, right, None)]
     return worst
+
+
+def _settled(bound: arb, cell: SumCell, best: arb) -> bool:
+    """Whether a bound on a piece is hardly more than what is attained; the rest of its cell stays as it is."""
+    return bool(bound - cell.rest <= best * (1 + SHARPNESS))
 
 
 def _derivative(polynomial: Sequence[arb]) -> list[arb]:

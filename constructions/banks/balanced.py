@@ -85,6 +85,15 @@ class Balance:
         """Dual sequences found so far, for any lag; at least one. In all cases seen they serve every lag as well as its own."""
         return list(self._duals.values()) or [self.dual(lag)]
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything is known of any lag."""
+        return bool(self._duals)
+
+    def begin(self, lag: int, dual: Dual, bank: PricedBank) -> None:
+        """Begin with a sequence and a bank, not the zero one, that somebody else found for a lag."""
+        self._duals[lag], self._heads = dual, [Head(rpe, p) for rpe, p in bank.heads]
+
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the dual sequence and, unless the zero bank is best, the heads found."""
         with working_precision(self.precision):

@@ -104,12 +104,12 @@ def interpolant(rpe: Rpe, lag: int, tuning: "Tuning", table: list[arb]) -> list[
     else:
         centre, neighbour, height = arb(lag) ** -a, arb(lag + 1) ** -a, arb(1).exp() * arb(lag) ** (1 + g)
     width = centre - neighbour
-    return polynomial_through([height * bump(((1 + y) / 2 - centre) / width) for y in table], table)
+    return polynomial_through([height * bump(((1 + y) / 2 - centre) / width) for y in table])
 
 
-def polynomial_through(samples: list[arb], table: list[arb]) -> list[arb]:
+def polynomial_through(samples: list[arb]) -> list[arb]:
     """Coefficients in x of the interpolant Σ_j series_j T_j(2x − 1) at the Chebyshev points, by Clenshaw's recurrence on polynomials."""
-    series, argument = chebyshev.series(samples, table), arb_poly([-1, 2])
+    series, argument = chebyshev.series(samples), arb_poly([-1, 2])
     later, latest = arb_poly([0]), arb_poly([0])
     for coefficient in reversed(series[1:]):
         latest, later = 2 * argument * latest - later + arb_poly([coefficient]), latest

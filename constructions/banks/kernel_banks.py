@@ -55,7 +55,7 @@ def interpolation_kernel_bank(rpe: Rpe, kernel: MemoryKernel, memory: int, heads
         table = chebyshev.cosines(heads - 1)
         samples = [_bumps(rpe, kernel, tuning, (1 + y) / 2) for y in table]
         residual = arb(0) if rpe == "lin" else kernel.value(0)
-        return store(rpe, progression(rpe, heads, tuning), (memory,), [polynomial_through(samples, table)], [residual], 2.0**-GUARD)
+        return store(rpe, progression(rpe, heads, tuning), (memory,), [polynomial_through(samples)], [residual], 2.0**-GUARD)
 
 
 def _bumps(rpe: Rpe, kernel: MemoryKernel, tuning: Tuning, x: arb) -> arb:

@@ -10,10 +10,10 @@ from flint import fmpq
 
 import lemmaformer as lf
 from verify.limits import pairs
-from verify.limits.pairs import KEPT, SOLVED, Pair, lag_limit
+from verify.limits.pairs import KEPT, SHARP, SOLVED, Pair, lag_limit
 from verify.limits.shipped import kept
 
-UNIT = fmpq(1, 2**6)
+UNIT, FINER = fmpq(1, 2**6), fmpq(1, 2**12)
 Damage = Callable[[dict[str, Any]], None]
 
 
@@ -95,3 +95,41 @@ def test_the_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path
     pairs.forget()
     assert lf.limits.lag(lag=1, bits=6).source == KEPT
     assert len(list(kept.folder().glob("*.json"))) == 1  # type: ignore[union-attr]
+
+
+def test_a_search_begins_with_the_certificate_of_a_neighbour(solved: list[int], place: Path) -> None:
+    lag_limit("lin", 1, FINER, 12, fresh=True)
+    anew = len(solved)
+    pairs.forget()
+    lag_limit("lin", 2, FINER, 12)  # of a longer lag: kept
+    pairs.forget()
+    solved.clear()
+    begun = lag_limit("lin", 1, FINER, 12)
+    assert begun.source == SOLVED and 0 < len(solved) < anew
+    assert begun.lower <= lag_limit("lin", 1, FINER, 12, fresh=True).upper and begun.ratio < SHARP
+
+
+@pytest.mark.parametrize("damage", [_weight, _sequence])
+def test_a_damaged_neighbour_is_put_aside(solved: list[int], place: Path, damage: Damage) -> None:
+    wanted = lag_limit("lin", 1, FINER, 12, fresh=True)
+    anew = len(solved)
+    pairs.forget()
+    lag_limit("lin", 2, FINER, 12)
+    file = next(place.iterdir())
+    entry = json.loads(file.read_text())
+    damage(entry)
+    file.write_text(json.dumps(entry))
+    pairs.forget()
+    solved.clear()
+    found = lag_limit("lin", 1, FINER, 12)
+    assert len(solved) == anew and (found.lower, found.upper) == (wanted.lower, wanted.upper)
+
+
+def test_a_search_that_is_made_anew_begins_with_nothing(solved: list[int], place: Path) -> None:
+    lag_limit("lin", 1, FINER, 12, fresh=True)
+    anew = len(solved)
+    pairs.forget()
+    lag_limit("lin", 2, FINER, 12)
+    solved.clear()
+    lag_limit("lin", 1, FINER, 12, fresh=True)
+    assert len(solved) == anew

@@ -28,7 +28,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, OptionValue
-from analyzer.kernels.l1_norms import Norm, l1_norm
+from analyzer.kernels.l1_norms import Norm, l1_norm, with_spikes
 from analyzer.lemmas.extraction import LayerRpe, Rpe
 from analyzer.lemmas.feedforward import least_width, plan_barron
 from analyzer.lemmas.relu_error import Neuron, neurons_of, readout_error, spline_bound
@@ -71,9 +71,16 @@ class _Directions:
             residual, gains = self.layer.functional(row, column)
             key = (residual, tuple(gains), tuple(sorted(spikes.items())), tuple(memories.items()))
             if key not in self.known:
-                self.known[key] = l1_norm(self.layer.kernel(row, column, spikes, memories))
+                spared = None if error else self._from_error(row, column, key)
+                self.known[key] = spared or l1_norm(self.layer.kernel(row, column, spikes, memories))
             result.append(self.known[key])
         return result
+
+    def _from_error(self, row: tuple[fmpq, ...], column: int, key: tuple[object, ...]) -> Norm | None:
+        """‖w·κ‖ from ‖w·(κ − 1)‖, which is smaller, so that its tail was looked at more closely; None where that is not known."""
+        spikes, memories = self.target.wanted(row, column)
+        known = self.known.get((*key[:2], tuple(sorted(spikes.items())), ()))
+        return None if known is None or memories else with_spikes(known, spikes)
 
     def total(self, row: tuple[fmpq, ...], error: bool = True) -> arb:
         """Upper bound of the norm, added up over the input coordinates."""

@@ -2,8 +2,9 @@
 
 `lag_limit` and `horizon` are about the budgeted error E_u(T) over all decays, `audit` about given decays (the slopes of a real model).
 The search (`constructions.banks.balanced`) proposes a bank and a dual sequence, and so do the shipped certificates of the standard lags
-and arithmetics (`verify.limits.shipped`); what is reported is recomputed from them in ball arithmetic. A certificate that shows less than
-it claims, or less than a search would, is put aside and the search is made.
+and arithmetics (`verify.limits.shipped`) and those that earlier runs kept; what is reported is recomputed from them in ball arithmetic. A
+certificate that shows less than it claims, or less than a search would, is put aside and the search is made, begun with the certificate of a
+neighbouring lag where there is one.
 """
 
 import re
@@ -72,7 +73,8 @@ class Pair:
 
 
 @lru_cache(maxsize=64)
-def _balance(rpe: RpeSet, unit: fmpq) -> Balance:
+def _balance(rpe: RpeSet, unit: fmpq, fresh: bool) -> Balance:
+    """What searches have found in this process; those that are made anew share nothing with those that may begin with a certificate."""
     return Balance(rpe, unit)
 
 
@@ -123,20 +125,20 @@ def lag_limit(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, heads: int | N
         dual = Dual((lag, lag + 1), (fmpq(1), fmpq(0)))  # the law's own δ depends on the decays; the error 1 is the law's
         return Pair(rpe, lag, unit, 1.0, 1.0, ZERO, dual, 0.0, LAG_LAW)
     pair = None if fresh else shipped_pair(rpe, lag, unit, decay_bits)
-    pair = pair or (_solved_pair if fresh else _searched_pair)(rpe, lag, unit, decay_bits)
+    pair = pair or (_solved_pair(rpe, lag, unit, decay_bits, True) if fresh else _searched_pair(rpe, lag, unit, decay_bits))
     if heads is not None and len(pair.bank.heads) > heads:
         few = _few_heads(rpe, lag, unit, heads, decay_bits)
         pair = _pair(rpe, lag, unit, few, [pair.dual])
     return pair
 
 
-def _solved_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
+def _solved_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, fresh: bool = False) -> Pair:
     """The pair that a search finds, with what earlier searches found.
 
     What was found for another lag may be small at just this one; then the search is made for the lag itself. One for a short lag of mixed
     heads in many bits may end early; heads and sequences of the longest lag in reach serve it as well.
     """
-    balance = _balance(rpe, unit)
+    balance = _balance(rpe, unit, fresh)
     pair = _pair(rpe, lag, unit, balance.bank(lag, decay_bits), balance.known_duals(lag))
     if pair.ratio > SHARP and pair.lower < FAR:
         balance.dual(lag)
@@ -183,9 +185,26 @@ def _searched_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair:
     known = kept_pair(rpe, lag, unit, decay_bits)
     if known is not None:
         return known
+    _begin_nearby(rpe, lag, unit, decay_bits)
     pair = _solved_pair(rpe, lag, unit, decay_bits)
     kept.keep(rpe, unit, decay_bits, lag, entry_of(pair))
     return pair
+
+
+def _begin_nearby(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> None:
+    """Begin a search with the certificate of the next longer lag that has one, or else of the next shorter one, re-checked.
+
+    Its sequence serves this lag about as well, and its heads are near the best ones: two programmes instead of a dozen. Those of other
+    arithmetics are of no use: the best decays move with u.
+    """
+    balance = _balance(rpe, unit, False)
+    if balance.begun:
+        return
+    for near in (*range(lag + 1, longest_searched(unit) + 1), *range(lag - 1, 0, -1)):
+        pair = shipped_pair(rpe, near, unit, decay_bits) or kept_pair(rpe, near, unit, decay_bits)
+        if pair is not None and pair.bank.heads:
+            balance.begin(near, pair.dual, pair.bank)
+            return
 
 
 def entry_of(pair: "Pair | Audit") -> dict[str, Any]:
@@ -271,8 +290,8 @@ def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Step = lambda _: Non
     if known is not None:
         return known
     guess = max(1, FIRST_TRIED[rpe](rule(unit)))
-    lag, best, bank = _seen(rpe, unit, guess, decay_bits, step)
-    shown = [_shown_beyond(rpe, longer, unit, step) for longer in _settled(rpe, lag, unit)]
+    lag, best, bank = _seen(rpe, unit, guess, decay_bits, step, fresh)
+    shown = [_shown_beyond(rpe, longer, unit, step, fresh) for longer in _settled(rpe, lag, unit)]
     lowers, beyond = [lower(least) for least, _ in shown], tuple(witness for _, witness in shown)
     return CertifiedHorizon(rpe, unit, lag, best, lowers[0] if lowers else 1.0, lag + len(shown), rule(unit), bank, beyond)
 
@@ -317,9 +336,9 @@ def _witnessed(rpe: RpeSet, lag: int, unit: fmpq, witness: Witness) -> arb:
     return _best_dual(rpe, lag, unit, [dual])[0]
 
 
-def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Step) -> tuple[int, float, PricedBank]:
+def _seen(rpe: RpeSet, unit: fmpq, guess: int, decay_bits: int, step: Step, fresh: bool) -> tuple[int, float, PricedBank]:
     """(the largest lag around the guess with E_u < 1/2, its upper side, the bank); lag 0 if there is none."""
-    balance, lag, best = _balance(rpe, unit), guess, (0.0, ZERO)
+    balance, lag, best = _balance(rpe, unit, fresh), guess, (0.0, ZERO)
 
     def seen(candidate: int) -> tuple[float, PricedBank] | None:
         step(f"{rpe} lag {candidate}")
@@ -357,14 +376,14 @@ def least_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> float:
     return lower(_shown_beyond(rpe, lag, unit, step)[0])
 
 
-def _shown_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> tuple[arb, Witness]:
+def _shown_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step, fresh: bool = False) -> tuple[arb, Witness]:
     """(a lower bound of E_u(T) that is at least 1/2, what shows it)."""
     step(f"{rpe} beyond: lag {lag}")
     if rpe == "lin":
         closed, _ = best_pi_bound(lag, unit)
         if closed >= HALF:
             return closed, None
-    found = _best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))
+    found = _best_dual(rpe, lag, unit, _balance(rpe, unit, fresh).known_duals(lag))
     best, witness = found[0], cast(Witness, found[1])
     for order in range(min(lag - 1, theorem.MAX_ORDER), 1, -3):
         if best >= HALF:
@@ -372,7 +391,7 @@ def _shown_beyond(rpe: RpeSet, lag: int, unit: fmpq, step: Step) -> tuple[arb, W
         shown = _witnessed(rpe, lag, unit, order)
         best, witness = (shown, order) if shown > best else (best, witness)
     if not best >= HALF:
-        dual = _balance(rpe, unit).dual(lag)
+        dual = _balance(rpe, unit, fresh).dual(lag)
         shown = _witnessed(rpe, lag, unit, dual)
         best, witness = (shown, dual) if shown > best else (best, witness)
     if not best >= HALF:
@@ -384,7 +403,7 @@ def least_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
     """A lower bound of E_u(T) by the shipped certificate, or by the sequences found so far, for any lag; by one that is looked for if
     there are none."""
     known = shipped_pair(rpe, lag, unit, decay_bits)
-    return lower(_best_dual(rpe, lag, unit, _balance(rpe, unit).known_duals(lag))[0]) if known is None else known.lower
+    return lower(_best_dual(rpe, lag, unit, _balance(rpe, unit, False).known_duals(lag))[0]) if known is None else known.lower
 
 
 def best_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
@@ -392,7 +411,7 @@ def best_known(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> float:
     known = shipped_pair(rpe, lag, unit, decay_bits)
     if known is not None:
         return known.upper
-    return upper(theorem.upper_bound(_balance(rpe, unit).bank(lag, decay_bits), lag, unit))
+    return upper(theorem.upper_bound(_balance(rpe, unit, False).bank(lag, decay_bits), lag, unit))
 
 
 @dataclass(frozen=True)
