@@ -283,7 +283,8 @@ def verify(
 ) -> "Certificate | Checked":
     """Certify a bundle or a network from its weights, on its own target or on another one; or re-check a certificate file.
 
-    Of an ONNX file graph and initialisers are first held against the network in it (docs/onnx.md): a difference is a fault.
+    Of an ONNX file graph and initialisers are first held against the network in it (docs/onnx.md): a difference is a fault. Lin heads are
+    scanned there, whatever suits the device.
 
     With `margin` its decisions between the values of a target on a finite alphabet are certified too, refuted by a sequence, or undecided.
     `seconds` of one core are granted to searches for sharper certificates (trained softmax layers); work is counted, not time.
@@ -303,7 +304,9 @@ def verify(
         measure.refuse("margin")
     path = Path(what) if isinstance(what, str | Path) else None
     if path is not None and path.suffix == ".onnx" and not path.is_dir():
-        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section, form=form)
+        if form not in (None, "scan"):
+            raise InputError(f"lin heads are scanned in {str(path)[:80]}: form is scan there")
+        return _verify_onnx(path, target, margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section)
     if path is not None and path.is_file():
         if margin or seconds is not None or form is not None:
             named = "margin" if margin else "seconds" if seconds is not None else "form"
@@ -317,7 +320,9 @@ def verify(
         return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section, form=form)
     if section is not None:
         raise InputError("section goes with the network's own target only")
-    from constructions.network.recurrences import using
+    from dataclasses import replace
+
+    from constructions.network.recurrences import chosen, using
     from constructions.run.execute import form_of
     from verify.bundles.claims import with_margin
     from verify.theorems.mean_square import verify_mean_square
@@ -327,6 +332,8 @@ def verify(
         if measure.norm == "mean-square" or measure.tokens is not None:
             return verify_mean_square(net.transformer, target, measure.tokens or "uniform")
         found = verify_learnt(net.transformer, target, effort=effort)
+        if chosen() != "scan":
+            found = replace(found, details={**found.details, "form": chosen()})
         return with_margin(net.transformer, target, found) if margin else found
 
 
@@ -334,6 +341,7 @@ def _verify_onnx(path: Path, target: "Target | None", **options: Any) -> "Certif
     """The certificate of the network in an ONNX file; where the file is not what that network makes is one of its faults."""
     from dataclasses import replace
 
+    from constructions.network.recurrences import using
     from lemmaformer.network import network_of
     from verify.bundles.onnx_files import changed_network, onnx_bundle
 
@@ -342,7 +350,8 @@ def _verify_onnx(path: Path, target: "Target | None", **options: Any) -> "Certif
     if bundle.card.get("theorem") is not None and net.slots != slots:
         faults = (*faults, "the ONNX file: its slots are not those of the network")
     try:
-        found = cast("Certificate", verify(net, target, **options))
+        with using("scan"):
+            found = cast("Certificate", verify(net, target, **options))
     except InputError:
         if not faults:
             raise

@@ -236,7 +236,8 @@ class Network:
         return self._by_token.start(batch)
 
     def step(self, memory: "Memory", token: ArrayLike) -> "tuple[Memory, np.ndarray]":
-        """The next token, (d,) or (batch, d): the memory after it, and the output there. The certificate covers it at any length.
+        """The next token, (d,) or (batch, d): the memory after it, and the output there. `verify(form="scan")`, on processors what is
+        certified anyway, covers it at any length.
 
         >>> import lemmaformer as lf
         >>> net = lf.build(lf.fixed(lags=(2,)), dtype="float64")

@@ -104,6 +104,8 @@ def _run(
     checkpoint: Path | None,
     before: runs.Checkpoint | None,
 ) -> "Network":
+    from constructions.network.recurrences import using
+    from constructions.run.execute import form_of
     from constructions.training import trainable as learning
     from constructions.training.loop import Progress, resumed
     from lemmaformer.network import Network
@@ -126,8 +128,8 @@ def _run(
         store = None if checkpoint is None else lambda state: runs.write(checkpoint, state.checkpoint(run))
         found, history = learning.train(network, target, recipe, report=watched, resume=saved, store=store, devices=options.devices)
     seconds = time.perf_counter() - begun
-    with working("certifying"):
+    with working("certifying"), using("scan"):  # of which cards speak
         certificate = verify_learnt(found, target, recipe.length)
     summary = {**history.summary(), "start": "random" if start is None else "bundle", "seconds": seconds}
     card = trained_card(found, target, recipe, summary, certificate)
-    return Network(found, cast("dict[str, object]", card), target, certificate)
+    return Network(found, cast("dict[str, object]", card), target, certificate if form_of(found, None) == "scan" else None)

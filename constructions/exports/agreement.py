@@ -55,7 +55,7 @@ class Prepared:
 def prepared(network: Transformer, slots: Slots, tokens: np.ndarray | None = None) -> Prepared:
     """The form that keeps the network: its heads, or what they add up to where floats would lose it; refused where neither does."""
     given = sequences(network) if tokens is None else np.asarray(tokens, np.float64)
-    outputs = run(network, given).reshape(*given.shape[:2], network.outputs)
+    outputs = run(network, given, form="scan").reshape(*given.shape[:2], network.outputs)
     exact = network.dtype == "exact"
     try:
         found = Prepared(heads := heads_form(network, slots), given, outputs, tolerance(network, heads, given))

@@ -8,7 +8,8 @@
   product of matrices, and windows on one number in C.
 
 Z_k = fl(z^k) is computed in balls outside XLA, |Z_k − z^k| ≤ u z^k + η with η the least normal number. A constant past c, whose state is
-c/(1−z), is taken off every token and added again: S_t = c/(1−z) + Σ_s z^s (v_{t−s} − c), so that every form starts from 0.
+c/(1−z), is taken off every token and added again: S_t = c/(1−z) + Σ_s z^s (v_{t−s} − c), so that every form starts from 0. Products with
+zeros of the triangular matrix are zero only where all tokens of a block are finite, as certified ones are.
 
 `verify.chain.rounding` has the error analysis of every form, and `using` says which one runs and is certified: what is certified is what
 runs. Which is fastest depends on the device (`benchmarks/forms.py`): processors take scans, as their steps cost nothing; other devices wait
@@ -40,7 +41,7 @@ MOST_LEVELS = 64
 REMEMBERED = 32
 """Layers whose constants are kept."""
 FORMS: tuple[FormName, ...] = get_args(FormName)
-_CHOSEN: ContextVar[FormName] = ContextVar("form", default="scan")
+_CHOSEN: ContextVar[FormName | None] = ContextVar("form", default=None)
 
 
 @contextmanager
@@ -57,6 +58,11 @@ def using(form: FormName) -> Iterator[None]:
 
 def chosen() -> FormName:
     """The form of this context; a scan where none was chosen."""
+    return _CHOSEN.get() or "scan"
+
+
+def pinned() -> FormName | None:
+    """The form of this context, if one was chosen."""
     return _CHOSEN.get()
 
 

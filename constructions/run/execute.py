@@ -25,18 +25,19 @@ RECURRENT = ("dp-free", "nf", "tmx")
 def run(network: Transformer, tokens: Any, devices: int = 1, form: FormName | None = None) -> np.ndarray:
     """Outputs (N,) or (batch, N), with an axis for c > 1 outputs at the end, for tokens (N, d) or (batch, N, d) in [−1, 1].
 
-    Lin heads of float networks run in the given form, or in that of this device.
+    Lin heads of float networks run in the given form, or in that of this context or of this device. Sections of an array that devices
+    share are scanned, whatever suits the device.
     """
     given = check_tokens(network, tokens)
     with recurrences.using(form_of(network, form)):
-        return evaluated(network, given) if devices == 1 else sharded.forward(network, given, devices)
+        return evaluated(network, given) if devices == 1 else sharded.forward(network, given, devices, form)
 
 
 def form_of(network: Transformer, asked: FormName | None) -> FormName:
-    """The form in which lin heads run: what was asked for, which exact networks have none of, or that of this device."""
+    """The form in which lin heads run: what was asked for, here or of this context, or that of this device; exact networks have none."""
     if network.dtype != "exact":
         recurs = any("lin" in layer.attention.rpe and layer.attention.kind in RECURRENT for layer in network.layers)
-        return asked or (recurrences.of_device() if recurs else "scan")
+        return asked or recurrences.pinned() or (recurrences.of_device() if recurs else "scan")
     if asked is not None and asked != "scan":
         raise Refusal("forms are for networks of floats, and this one is exact", {"dtype": "float64"})
     return "scan"

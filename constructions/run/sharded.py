@@ -33,6 +33,7 @@ from flint import arb
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from analyzer.errors import InputError, Refusal
+from analyzer.families import FormName
 from analyzer.numbers.exact import working_precision
 from constructions.network.precision import HIGHEST, check_device, with_x64
 from constructions.network.recurrences import chosen
@@ -81,12 +82,17 @@ def check_cut(network: Transformer) -> int:
     return math.lcm(*(layer.attention.stride for layer in network.layers))
 
 
-def forward(network: Transformer, tokens: np.ndarray, count: int) -> np.ndarray:
-    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), by `count` devices."""
+def forward(network: Transformer, tokens: np.ndarray, count: int, asked: FormName | None = None) -> np.ndarray:
+    """Outputs (…, N), or (…, N, c) if there are several, of a float network on tokens (…, N, d), by `count` devices.
+
+    Sections are scanned: a form that was asked for is refused there, if it is another.
+    """
     mesh, section = mesh_of(count), section_of(network, tokens, count)
     check_device(network.dtype)
     if section is None:
         return _by_sequences(network, tokens, mesh)
+    if asked not in (None, "scan"):
+        raise Refusal("an array that devices share is cut into sections, and sections are scanned", {"form": "scan"}, {"devices": 1})
     return _by_sections(network, tokens, mesh, section)
 
 

@@ -8,7 +8,7 @@ What a layer has to remember of the tokens before t, per head:
 Both start as the constant past of the layer leaves them: S = v/g (v/(1−z) for heads that read a lag), every value v.
 The numbers z, g, taps and factors are those of `constructions.run.fast`, and they enter the same sums and products: in another order,
 perhaps, which is all that the analysis of that pass leaves open (`verify.chain.rounding`: any order, fused or not). So every output of the
-stream obeys the certificate of the network, at any length.
+stream obeys the certificate of the network where lin heads are scanned (form "scan"), at any length.
 
 Other heads have no memory of fixed size: softmax over scores, long log heads and finite windows look at all tokens again. They are refused.
 

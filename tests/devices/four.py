@@ -143,6 +143,7 @@ def refusals() -> dict[str, str]:
         "too many": lambda: one(np.zeros(8), devices=5),
         "none": lambda: one(np.zeros(8), devices=0),
         "exact": lambda: exact(np.zeros(8), devices=FOUR),
+        "form": lambda: one(np.zeros(8), devices=FOUR, form="blocked"),
         "softmax": lambda: softmax(np.zeros(8), devices=FOUR),
         "uneven": lambda: lf.train(lf.fixed(lags=(1,)), steps=20, batch=6, length=8, devices=FOUR),
     }

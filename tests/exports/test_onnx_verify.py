@@ -11,6 +11,7 @@ import pytest
 import lemmaformer as lf
 from analyzer.errors import InputError
 from constructions.exports.onnx_graphs import write
+from constructions.network import recurrences
 from lemmaformer.network import Network
 
 pytestmark = [pytest.mark.reach, pytest.mark.filterwarnings("ignore")]
@@ -268,3 +269,13 @@ def test_files_that_are_missing_or_too_large(tmp_path: Path, run: Any) -> None:
         file.truncate((1 << 25) + 1)
     said = run("verify", tmp_path / "large.onnx")
     assert said.code == 2 and "larger" in said.err
+
+
+def test_files_scan_whatever_suits_the_device(written: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written("lin")
+    found = lf.verify(file)
+    with pytest.raises(InputError, match="form is scan there"):
+        lf.verify(file, form="blocked")
+    monkeypatch.setattr(recurrences, "of_device", lambda: "blocked")
+    assert lf.verify(file).rounding == found.rounding == network("lin").verify(form="scan").rounding  # type: ignore[union-attr]
+    assert network("lin").verify().rounding != found.rounding  # type: ignore[union-attr]

@@ -1,12 +1,14 @@
 """ℓ¹ norms with infinite tails, against brute force and closed forms."""
 
+from dataclasses import replace
+
 import mpmath
 import pytest
 from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Powers, Taps, l1_norm
+from analyzer.kernels.l1_norms import DeliveredKernel, Exponentials, Norm, Powers, Taps, l1_norm, with_spikes
 from analyzer.numbers.exact import lower, upper, working_precision
 from tests.depth import examples
 
@@ -106,3 +108,41 @@ def test_a_crude_tail_is_no_lower_bound(powers: bool) -> None:
             group, truth = Exponentials(tuple(z), (1 - z[0], z[1] - 1)), 0.0701
         norm = l1_norm(DeliveredKernel(fmpq(0), (group,)))
     assert lower(norm.least) <= truth <= upper(norm.most)
+
+
+@given(st.lists(st.tuples(st.integers(1, 99), st.integers(-50, 50)), min_size=1, max_size=4, unique_by=lambda t: t[0]), st.integers(0, 60))
+@settings(max_examples=examples(40), deadline=None)
+def test_a_spike_changes_the_window_only(heads: list[tuple[int, int]], lag: int) -> None:
+    group = Exponentials(tuple(arb(fmpq(z, 100)) for z, _ in heads), tuple(arb(a) for _, a in heads))
+    kernel = DeliveredKernel(fmpq(1, 3), (group,), ((lag, fmpq(3, 2)),))
+    with working_precision(128):
+        found, plain = with_spikes(l1_norm(kernel), {lag: fmpq(3, 2)}), l1_norm(replace(kernel, spikes=()))
+        assert found is not None and found.enclosure.overlaps(plain.enclosure)
+        size = sum((abs(v) for v in kernel.values(0, 64)), arb(0))
+        assert found.most - found.least <= (plain.most + size) * arb(2) ** -11
+        assert with_spikes(l1_norm(kernel), {len(found.window): fmpq(1)}) is None
+
+
+def test_a_wrong_spike_is_seen() -> None:
+    """Sabotage: the spike of another lag, and one of another weight, are other norms."""
+    kernel = DeliveredKernel(fmpq(0), (Exponentials((arb(fmpq(1, 2)),), (arb(1),)),), ((3, fmpq(1)),))
+    plain = l1_norm(replace(kernel, spikes=())).enclosure
+    for spikes in ({4: fmpq(1)}, {3: fmpq(1, 2)}, {3: fmpq(-1)}):
+        found = with_spikes(l1_norm(kernel), spikes)
+        assert found is not None and not found.enclosure.overlaps(plain)
+
+
+def test_what_lies_beyond_the_window_stays() -> None:
+    norm = Norm(arb(5), arb(6), (arb(2), arb(-1)))  # 2 to 3 beyond
+    found = with_spikes(norm, {1: fmpq(4)})
+    assert found is not None and found.window[1] == 3 and found.enclosure.overlaps(arb(7)) and found.enclosure.overlaps(arb(8))
+    assert not found.least > 7 and not found.most < 8
+
+
+def test_masses_do_not_depend_on_what_was_asked_before() -> None:
+    powers = Powers((fmpq(3, 2), fmpq(5, 2)), (arb(1), arb(-2)))
+    with working_precision(64):
+        before = powers.tail(10)
+    with working_precision(512):
+        after, wanted = powers.tail(10), arb(fmpq(3, 2)).zeta(arb(10)) + 2 * arb(fmpq(5, 2)).zeta(arb(10))
+    assert before == after and after.overlaps(wanted) and after.rad() < arb(2) ** -150

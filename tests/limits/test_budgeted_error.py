@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzer.errors import InputError
+from analyzer.limits import budgeted_error
 from analyzer.limits.budgeted_error import (
     Dual,
     PricedBank,
@@ -156,3 +157,23 @@ def test_a_constant_sequence_is_worth_u() -> None:
     dual = Dual((0,), (fmpq(1),))
     assert float(lower_bound(dual, 3, UNIT, "lin")) == pytest.approx(2.0**-24, rel=1e-3)
     assert float(dual_norm(dual, UNIT, "lin")) == pytest.approx(2.0**24, rel=1e-3)
+
+
+@pytest.mark.parametrize("q", [2.0**-60, 2.0**-20, 0.125, 0.5, 1 - 2.0**-40, 1.0, 1.5, 40.0])
+def test_the_divisor_is_that_of_zeta(q: float) -> None:
+    """Below 1 by a Laurent series, from there on by ζ itself."""
+    found = budgeted_error._zeta_divisor(arb(q))
+    with working_precision(200):
+        wanted = arb(q) * (1 + arb(q)).zeta()
+        assert found.overlaps(wanted) and found.rad() < arb(2) ** -50 * wanted
+    assert budgeted_error._zeta_divisor(arb(0)) == 1
+
+
+def test_a_series_that_ends_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sabotage: with four terms the rest is more than is counted."""
+    budgeted_error._laurent.cache_clear()
+    monkeypatch.setattr(budgeted_error, "LAURENT_TERMS", 4)
+    found = budgeted_error._zeta_divisor(arb(0.9))
+    budgeted_error._laurent.cache_clear()
+    with working_precision(200):
+        assert not found.overlaps(arb(0.9) * (1 + arb(0.9)).zeta())

@@ -65,7 +65,8 @@ def verify_in_sections(bundle: Bundle, section: int, effort: Effort = USUAL) -> 
     steps = section // check_cut(bundle.network)
     if steps < 1:
         raise InputError(f"section is {section}; no head with a stride takes a step in so few tokens")
-    return _otherwise(passing(steps), partial(_verified, bundle, effort), section=section)
+    with using("scan"):
+        return _otherwise(passing(steps), partial(_verified, bundle, effort), section=section)
 
 
 def verify_in_form(
@@ -73,7 +74,8 @@ def verify_in_form(
 ) -> Certificate:
     """The same as `verify_bundle` where lin heads run in a form (`constructions.network.recurrences`), with the roundings of that."""
     verified = partial(verify_bundle, bundle, margin, effort, norm, tokens)
-    return verified() if form == "scan" else _otherwise(using(form), verified, form=form)
+    with using("scan"):
+        return verified() if form == "scan" else _otherwise(using(form), verified, form=form)
 
 
 def _otherwise(how: AbstractContextManager[None], verified: Callable[..., Certificate], **named: object) -> Certificate:
@@ -265,7 +267,8 @@ def _number(value: Any) -> float:
 def certified(theorem: Theorem, built: Construction) -> Certificate:
     """The certificate of a network that was just built, in the norm that it was built for."""
     norm = {"tokens": getattr(built.options, "tokens", None) or "uniform"} if getattr(built.options, "norm", "sup") == MEAN_SQUARE else {}
-    found: Certificate = theorem.verified_by()(built.network, built.target, built.bank, built.ffn, **norm)
+    with using("scan"):  # of which cards speak
+        found: Certificate = theorem.verified_by()(built.network, built.target, built.bank, built.ffn, **norm)
     return found
 
 

@@ -31,8 +31,8 @@ what they lose, at first R_0 = η where a token may be flushed, obeys
     p = R_k x + (ux + η)(|A| + R_k) + u(x(1+u) + η)(|A| + R_k) + 2η,      R_{k+1} = (R_k + p)(1+u) + u|A'| + 3η(1+u),
 
 A' being the window twice as long; errors of tokens add err(d)/(1−z), and what the last window leaves out z^{2^K}(|d| + err(d))/(1−z). Since
-Π(1+x) = 1/(1−z), that is about K roundings of |S|, less than the 2/(1−z) of a scan where heads are slow. In the blocked form the sum of a
-block of C tokens is at most m|d|, m = (1 − z^C)/(1−z), and off by
+Π(1+x) = 1/(1−z), that is at most about 2K roundings of |S|, less than the 2/(1−z) of a scan where heads are slow. In the blocked form the
+sum of a block of C tokens is at most m|d|, m = (1 − z^C)/(1−z), and off by
 
     E_own ≤ m err(d) + (u + γ_C(1+u)) m (|d| + err(d)) + 5Cη(1 + |d| + err(d)).
 
@@ -132,10 +132,13 @@ class Arithmetic:
         error = f * value.error
         return self.checked(Rounded(f * value.magnitude, error + self.unit * (f * value.magnitude + error) + self.tiny))
 
-    def state(self, z: arb, value: Rounded) -> Rounded:
-        """Every state of S ← zS + v, from 0 or from a start that is as near to the exact one as the fixed point of the errors."""
+    def state(self, z: arb, value: Rounded, past: arb | None = None) -> Rounded:
+        """Every state of S ← zS + v, from 0 or from a start that is as near to the exact one as the fixed point of the errors.
+
+        A start is c/(1−z) for a constant past |c| ≤ `past`.
+        """
         growth = (1 + self.unit) ** 2
-        size = value.magnitude / (1 - z)
+        size = (value.magnitude if past is None else value.magnitude.max(past)) / (1 - z)
         fresh = value.error + (growth - 1) * z * size + self.unit * (value.magnitude + value.error) + 2 * self.tiny * (1 + size)
         if not z * growth < 1:
             slow = f"a lin head with ratio 1 - {upper(1 - z):.3g} forgets more slowly than {self.dtype} rounds"
@@ -180,15 +183,16 @@ class Arithmetic:
         return self.checked(Rounded(magnitude, error + self.unit * (magnitude + error) + self.tiny))
 
     def scan(self, ratio: fmpq, gain: fmpq, value: Rounded, past: arb | None = None, form: FormName | None = None) -> Rounded:
-        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(v/gain).
+        """gain · Σ_s ratio^s v_{t−s} by the recurrence, started at 0 or, if the past is a constant below `past`, at fl(c/gain).
 
-        It is computed in the form that was chosen (`constructions.network.recurrences`), if none is given.
+        Its c was computed as tokens were, and is off by `value.error` at most. The form is the one that was chosen
+        (`constructions.network.recurrences`), if none is given.
         """
         form = form or chosen()
         if form != "scan":
             return self._from_zero(form, ratio, gain, value, past)
         z, g = arb(ratio), arb(gain)
-        scanned, steps = self.state(z, value), _PASSED.get()
+        scanned, steps = self.state(z, value, past), _PASSED.get()
         state, error = scanned.magnitude, scanned.error
         if past is not None:  # E only falls from a start that is off by more than the fixed point
             error = error.max(past * (abs(1 / g - 1 / (1 - z)) + 2 * self.unit / g) + value.error / g + self.tiny)

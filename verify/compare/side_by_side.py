@@ -38,11 +38,12 @@ from analyzer.statements.registry import THEOREMS
 from analyzer.targets.files import target_from_dict
 from analyzer.targets.protocol import MemoryTarget, Target, no_memories
 from constructions.files.bundle import Bundle
+from constructions.network.recurrences import chosen, using
 from constructions.network.transformer import Attention, Transformer, to_float
-from constructions.run.execute import run, runs_rounded
+from constructions.run.execute import form_of, run, runs_rounded
 from constructions.run.sensitivity import network_kernel, target_kernel
 from constructions.run.stream import attended, batches
-from verify.bundles.claims import verify_bundle
+from verify.bundles.claims import verify_in_form
 from verify.chain.certificate import Verdict, finite
 from verify.chain.layer import FFN_BITS
 from verify.layers import all_sequences, dp_free
@@ -243,7 +244,12 @@ def _sampled(outputs: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
 
 
 def certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
-    """witness ≤ worst-case error ≤ certified and by whom, or why there is none."""
+    """witness ≤ worst-case error ≤ certified of the network as it runs here, and by whom; or why there is none."""
+    with using(form_of(bundle.network, None)):
+        return _certificate(bundle, target, seed)
+
+
+def _certificate(bundle: Bundle, target: Target, seed: int) -> dict[str, Any]:
     length, lettered = _last_of(bundle), target.alphabet is not None
     try:
         return _by_weights(whole_error(bundle.network, target, length, seed))
@@ -339,7 +345,7 @@ def _exact_output(network: Transformer, target: Target, by: str, tokens: np.ndar
 
 
 def _by_theorem(bundle: Bundle, target: Target) -> dict[str, Any]:
-    found = verify_bundle(bundle, norm="sup")
+    found = verify_in_form(bundle, chosen(), norm="sup")
     return {
         "by": found.theorem,
         "witness": found.witness,

@@ -2,9 +2,9 @@
 
 `lag_limit` and `horizon` are about the budgeted error E_u(T) over all decays, `audit` about given decays (the slopes of a real model).
 The search (`constructions.banks.balanced`) proposes a bank and a dual sequence, and so do the shipped certificates of the standard lags
-and arithmetics (`verify.limits.shipped`) and those that earlier runs kept; what is reported is recomputed from them in ball arithmetic. A
-certificate that shows less than it claims, or less than a search would, is put aside and the search is made, begun with the certificate of a
-neighbouring lag where there is one.
+and arithmetics (`verify.limits.shipped`) and those that earlier runs kept; what is reported is recomputed from them in ball arithmetic.
+A certificate that shows less than it claims, or less than a search would, is put aside and the search is made, begun with the certificate
+of a neighbouring lag where there is one.
 """
 
 import re

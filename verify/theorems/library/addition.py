@@ -29,11 +29,12 @@ import jax
 import numpy as np
 from flint import arb, fmpq
 
-from analyzer.errors import InputError
+from analyzer.errors import InputError, Refusal
 from analyzer.numbers.exact import UNIT, lower, rational, upper, working_precision
 from analyzer.targets.tasks.addition import SCALE, AdditionTarget
 from analyzer.theorems.library.addition import DIGIT_LEMMA, GAP_LEMMA, ID, lost, proof_graph
 from constructions.network.precision import SMALLEST
+from constructions.network.recurrences import chosen
 from constructions.network.transformer import Attention, FeedForward, Transformer, to_exact
 from constructions.run import fast
 from constructions.run.execute import run
@@ -282,8 +283,10 @@ def check_adder(network: Transformer, target: AdditionTarget) -> tuple[str, ...]
 
 
 def verify(network: Transformer, target: AdditionTarget, bank: str, ffn: str) -> Certificate:
-    """Certify a stored network for all digits at all positions."""
+    """Certify a stored network for all digits at all positions, its prefix sums scanned token by token."""
     start = time.perf_counter()
+    if chosen() != "scan":
+        raise Refusal(f"the prefix sums of an adder are certified where they are scanned, not {chosen()}", {"form": "scan"})
     faults = check_adder(network, target)
     reading = AdderReading(network, target)
     columns = list(reading.columns())
