@@ -145,4 +145,4 @@ def test_masses_do_not_depend_on_what_was_asked_before() -> None:
         before = powers.tail(10)
     with working_precision(512):
         after, wanted = powers.tail(10), arb(fmpq(3, 2)).zeta(arb(10)) + 2 * arb(fmpq(5, 2)).zeta(arb(10))
-    assert before == after and after.overlaps(wanted) and after.rad() < arb(2) ** -150
+    assert before.mid() == after.mid() and after.overlaps(wanted) and after.rad() < arb(2) ** -150

@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from analyzer.errors import InputError, Refusal
-from analyzer.kernels.l1_norms import l1_norm
+from analyzer.kernels.l1_norms import l1_norm, with_spikes
 from analyzer.numbers.exact import UNIT, maximum, working_precision
 from analyzer.theorems import base
 from constructions.network.transformer import Attention, Transformer, to_exact, zeros
@@ -46,8 +46,9 @@ class LayerHeads:
         """What happens to one row, of which this shift is wanted; None: it is read off the kernel."""
         unit, column = self.unit(row), row % self.claim.layout.dim
         shift = peak(self.fused, unit, column) if wanted is None else wanted
-        error = l1_norm(self.fused.kernel(unit, column, {shift: fmpq(1)})).most
-        norm = l1_norm(self.fused.kernel(unit, column)).most.min((1 + error).upper())
+        off = l1_norm(self.fused.kernel(unit, column, {shift: fmpq(1)}))
+        whole, error = with_spikes(off, {shift: fmpq(1)}) or l1_norm(self.fused.kernel(unit, column)), off.most
+        norm = whole.most.min((1 + error).upper())
         promised, fresh = self.promised(row, shift), arb(0)
         if self.given.noise is not None:
             arithmetic = Arithmetic(self.claim.dtype)
