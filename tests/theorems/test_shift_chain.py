@@ -91,12 +91,11 @@ def test_kernels_of_deep_networks_are_their_impulse_responses() -> None:
 
 @pytest.mark.deep
 def test_equal_layers_compile_once() -> None:
+    """In the plain pass; the fast one is one program, in which they are a loop (`tests/running/test_buckets.py`)."""
     network = linear_network(np.random.default_rng(0), 2, 3)
-    deep = replace(network, layers=(*[network.layers[0]] * 40, network.layers[1]))
-    for executor, step in ((fast, fast.step), (reference, reference._step)):
-        before = step._cache_size()
-        executor.forward(deep, np.zeros((7, 1)))
-        assert step._cache_size() - before == 2
+    deep, before = replace(network, layers=(*[network.layers[0]] * 40, network.layers[1])), reference._step._cache_size()
+    reference.forward(deep, np.zeros((7, 1)))
+    assert reference._step._cache_size() - before == 2
     tokens = np.random.default_rng(1).uniform(-1, 1, (50, 1))
     shallow = replace(network, layers=(*[network.layers[0]] * 3, network.layers[1]))
     assert np.abs(fast.forward(shallow, tokens) - reference.forward(shallow, tokens)).max() < 1e-10
