@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analyzer.families import FormName
     from analyzer.targets.protocol import Target
     from lemmaformer.network import Network
-    from lemmaformer.options import Compare, Export, Train, Workers
+    from lemmaformer.options import Compare, Export, Measure, Train, Workers
     from lemmaformer.outlets.exporting import Exported
     from lemmaformer.results.claims import Sweep
     from lemmaformer.results.experiments import Comparison
@@ -320,6 +320,11 @@ def verify(
         return net.verify(margin=margin, seconds=seconds, norm=norm, tokens=tokens, section=section, form=form)
     if section is not None:
         raise InputError("section goes with the network's own target only")
+    return _verify_on(net, target, measure, margin, seconds)
+
+
+def _verify_on(net: "Network", target: "Target", measure: "Measure", margin: bool, seconds: float | None) -> "Certificate":
+    """The certificate of a network on a target that is not its own, as it runs here or in the form that is asked for."""
     from dataclasses import replace
 
     from constructions.network.recurrences import chosen, using
@@ -330,8 +335,9 @@ def verify(
 
     with certifying(seconds) as effort, using(form_of(net.transformer, measure.form)):
         if measure.norm == "mean-square" or measure.tokens is not None:
-            return verify_mean_square(net.transformer, target, measure.tokens or "uniform")
-        found = verify_learnt(net.transformer, target, effort=effort)
+            found: Certificate = verify_mean_square(net.transformer, target, measure.tokens or "uniform")
+        else:
+            found = verify_learnt(net.transformer, target, effort=effort)
         if chosen() != "scan":
             found = replace(found, details={**found.details, "form": chosen()})
         return with_margin(net.transformer, target, found) if margin else found
