@@ -156,9 +156,13 @@ def shipped_pair(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> Pair | N
     None if there is no certificate; if its exact numbers show less than it claims, so that it is damaged; if the two sides are further
     apart than a search leaves them; or if its decays have more bits than asked for.
     """
-    bits = table.bits_of(unit, decay_bits)
-    hint = None if bits is None else table.lag_hint(rpe, bits, lag)
+    hint = _shipped_hint(rpe, lag, unit, decay_bits)
     return None if hint is None else _recomputed(hint, rpe, lag, unit, decay_bits, SHIPPED)
+
+
+def _shipped_hint(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> LagHint | None:
+    bits = table.bits_of(unit, decay_bits)
+    return None if bits is None else table.lag_hint(rpe, bits, lag)
 
 
 def _recomputed(hint: LagHint, rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int, source: str) -> Pair | None:
@@ -201,10 +205,10 @@ def _begin_nearby(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> None:
     if balance.begun:
         return
     for near in (*range(lag + 1, longest_searched(unit) + 1), *range(lag - 1, 0, -1)):
-        pair = shipped_pair(rpe, near, unit, decay_bits) or kept_pair(rpe, near, unit, decay_bits)
-        if pair is not None and pair.bank.heads:
-            balance.begin(near, pair.dual, pair.bank)
-            return
+        for hint in (_shipped_hint(rpe, near, unit, decay_bits), kept.kept_hint(rpe, unit, decay_bits, near)):
+            if hint is not None and hint.bank.heads and _recomputed(hint, rpe, near, unit, decay_bits, KEPT) is not None:
+                balance.begin(near, hint.dual, hint.bank)
+                return
 
 
 def entry_of(pair: "Pair | Audit") -> dict[str, Any]:
