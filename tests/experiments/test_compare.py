@@ -321,9 +321,9 @@ def test_the_witness_is_no_smaller_than_what_was_sampled(
     name: str, run: Any, places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Certificates that come without a witness are given the worst of the sample, from below and in their own arithmetic."""
-    layer, theorem = dp_free.layer_error, compare.verify_bundle
+    layer, theorem = dp_free.layer_error, compare.verify_in_form
     monkeypatch.setattr(dp_free, "layer_error", lambda *a, **options: witnessless(layer(*a, **options)))
-    monkeypatch.setattr(compare, "verify_bundle", lambda found, **norm: witnessless(theorem(found, **norm)))
+    monkeypatch.setattr(compare, "verify_in_form", lambda *given, **norm: witnessless(theorem(*given, **norm)))
     path, arguments = places[name] if name in MADE else tmp_path / "net", ["--sequences", 12]
     if name.endswith("chain"):
         dtype = "exact" if name == "chain" else "float64"
