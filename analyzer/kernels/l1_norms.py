@@ -81,12 +81,11 @@ class Exponentials:
             return [self.ratios[0] ** s * polynomial(step**s) for s in range(start, stop)]
         if stop <= start or not self.ratios:
             return [arb(0)] * (stop - start)
-        length = max(1, math.isqrt(stop - start))
-        ahead = -(-(stop - start) // length)
-        near = geometric([arb(1)] * len(self.ratios), list(self.ratios), length).transpose()
-        first = [a * z**start for a, z in zip(self.amplitudes, self.ratios, strict=True)]
-        far = geometric(first, [z**length for z in self.ratios], ahead)
-        return (far * near).entries()[: stop - start]
+        ratios, length = list(self.ratios), max(2, math.isqrt(stop - start))
+        near = [[arb(1)] * len(ratios), *geometric(ratios, ratios, length)]  # z^k for k ≤ length
+        first = [a * z**start for a, z in zip(self.amplitudes, ratios, strict=True)] if start else list(self.amplitudes)
+        far = geometric(first, near.pop(), -(-(stop - start) // length))
+        return (arb_mat(far) * arb_mat(near).transpose()).entries()[: stop - start]
 
     def taylor(self, x: arb) -> arb_series:
         """Taylor series at x > 0 (possibly an interval); a ratio that is exactly 0 is seen at s = 0 only."""
@@ -311,9 +310,8 @@ class DeliveredKernel:
     subtracted: tuple[tuple[fmpq, MemoryKernel], ...] = ()
 
     def values(self, start: int, stop: int) -> list[arb]:
-        total = [arb(0)] * (stop - start)
-        for group in self.groups:
-            total = [a + b for a, b in zip(total, group.values(start, stop), strict=True)]
+        parts = [group.values(start, stop) for group in self.groups] or [[arb(0)] * (stop - start)]
+        total = parts[0] if len(parts) == 1 else [sum(values, arb(0)) for values in zip(*parts, strict=True)]
         for weight, memory in self.subtracted:
             total = [a - arb(weight) * b for a, b in zip(total, memory.values(start, stop), strict=True)]
         for lag, weight in ((0, -self.residual), *self.spikes):
@@ -368,16 +366,18 @@ def l1_norm(kernel: DeliveredKernel) -> Norm:
         analytic = [*(m.positive_from for _, m in kernel.subtracted), *(len(g.table) for g in kernel.groups if isinstance(g, Taps))]
         most = max([WINDOW, count, *analytic])
     window: list[arb] = []
+    partial, tail = arb(0), kernel.tail(count)
     while True:
-        window += kernel.values(len(window), count)
-        partial = sum((abs(v) for v in window), arb(0))
-        tail = kernel.tail(count)
+        further = kernel.values(len(window), count)
+        window += further
+        partial = sum(map(abs, further), partial)
         settled = tail <= TAIL_SHARE * partial
         if settled or count >= most:
             break
         while True:  # the sum only grows: a tail that is small next to what is known is small next to all
             count = min(2 * count, most)
-            if count >= most or kernel.tail(count) <= TAIL_SHARE * partial:
+            tail = kernel.tail(count)
+            if count >= most or tail <= TAIL_SHARE * partial:
                 break
     least, most_tail = arb(0), tail.upper()  # the crude tail is an upper bound only
     if not settled:

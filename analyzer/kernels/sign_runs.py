@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import mul
 
 from flint import arb, arb_mat, fmpq
 
@@ -52,8 +53,8 @@ class SignedBank:
             return [sum(row, arb(0)) for row in zip(*columns, strict=True)]
         block = math.isqrt(count) + 1
         far, near = ([(-arb(p) * step).exp() for p in self.decays] for step in (block, 1))
-        left = geometric(list(self.amplitudes), far, -(-count // block))
-        right = geometric([arb(1)] * len(near), near, block).transpose()
+        left = arb_mat(geometric(list(self.amplitudes), far, -(-count // block)))
+        right = arb_mat(geometric([arb(1)] * len(near), near, block)).transpose()
         return (left * right).entries()[:count]
 
     def rest(self, start: int) -> arb:
@@ -73,12 +74,12 @@ class SignedBank:
         return len(signs) - 1 if 0 in signs else sum(a != b for a, b in pairwise(signs))
 
 
-def geometric(first: list[arb], ratios: list[arb], count: int) -> arb_mat:
-    """Row j: first_h · ratio_h^j. Two of them multiplied give z^{jB+k} for all j, k at once."""
+def geometric(first: list[arb], ratios: list[arb], count: int) -> list[list[arb]]:
+    """Row j: first_h · ratio_h^j. Two of them multiplied as matrices give z^{jB+k} for all j, k at once."""
     rows = [first]
     for _ in range(count - 1):
-        rows.append([t * z for t, z in zip(rows[-1], ratios, strict=True)])
-    return arb_mat(rows)
+        rows.append(list(map(mul, rows[-1], ratios)))
+    return rows
 
 
 def _powers(decay: fmpq, count: int) -> list[arb]:
