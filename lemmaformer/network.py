@@ -210,8 +210,9 @@ class Network:
         if self.target is not None:
             self.target.check_domain(given, "the input")
         start = time.perf_counter()
-        chosen = form_of(self.transformer, RunningForm(form).form)
-        outputs = run(self.transformer, given, devices, chosen)
+        asked = RunningForm(form).form
+        chosen = form_of(self.transformer, asked)
+        outputs = run(self.transformer, given, devices, asked)
         seconds = time.perf_counter() - start
         length = None if self.target is None else self.target.length
         longer = length is not None and given.shape[-2] > length and self.dtype != "exact"

@@ -95,7 +95,7 @@ class ExponentialSum:
 
 def _terms_needed(steps: Sequence[arb], sizes: Sequence[arb]) -> int:
     """Least J ≥ 2ωr with size·(ωr)^J/J! < 1 for all terms, about: what is left out is enclosed whatever J is, if only 2ωr ≤ J + 1."""
-    logs = [(math.log(float(step)), math.log(max(float(size), 1e-300))) for step, size in zip(steps, sizes, strict=True) if step > 0]
+    logs = [(_log(step), _log(size) if size > 0 else -math.inf) for step, size in zip(steps, sizes, strict=True) if step > 0]
     low = max([1, *(math.ceil(2 * float(step.upper())) for step in steps)])
     high = low
     while any(size + high * step > math.lgamma(high + 1) for step, size in logs):
@@ -105,6 +105,12 @@ def _terms_needed(steps: Sequence[arb], sizes: Sequence[arb]) -> int:
         enough = all(size + middle * step <= math.lgamma(middle + 1) for step, size in logs)
         low, high = (low, middle) if enough else (middle + 1, high)
     return low
+
+
+def _log(value: arb) -> float:
+    """log of a positive number, also of one that doubles do not hold."""
+    near = float(value)
+    return math.log(near) if 0 < near < math.inf else float(value.log())
 
 
 def _shift(length: int, centre: arb, radius: arb) -> arb_mat:

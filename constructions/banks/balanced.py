@@ -54,6 +54,8 @@ class Balance:
         self._heads: list[Head] | None = None
         self._duals: dict[int, Dual] = {}
         self._rows: dict[tuple[int, ...], Rows] = {}
+        self.borrowed = False
+        """Whether it began with what somebody else found: heads that serve one lag may be too few for others."""
 
     def _price(self, _: Head) -> arb:
         return arb(self.unit)
@@ -92,7 +94,7 @@ class Balance:
 
     def begin(self, lag: int, dual: Dual, bank: PricedBank) -> None:
         """Begin with a sequence and a bank, not the zero one, that somebody else found for a lag."""
-        self._duals[lag], self._heads = dual, [Head(rpe, p) for rpe, p in bank.heads]
+        self._duals[lag], self._heads, self.borrowed = dual, [Head(rpe, p) for rpe, p in bank.heads], True
 
     def _generate(self, lag: int) -> None:
         """Column generation; leaves the dual sequence and, unless the zero bank is best, the heads found."""

@@ -61,7 +61,7 @@ def measured(network: Transformer, content: bytes, card: Mapping[str, object] | 
     before the array.
     """
     tokens = sequences(network, card, count)
-    outputs, ours = _outputs(content, tokens), run(network, tokens)
+    outputs, ours = _outputs(content, tokens), run(network, tokens, form="scan")
     tolerance = difference_bound(network, tokens, reach_of(card))
     claimed = _twice_certified(network, card, tokens.shape[1])
     source = "running error analysis"

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -154,7 +155,9 @@ def refusals() -> dict[str, str]:
         except LemmaformerError as error:
             found[name] = f"{type(error).__name__}: {error}"
     spread = softmax(np.zeros((2, 8, 1)), devices=FOUR)
-    return {**found, "softmax, two sequences": str(spread.shape)}
+    with patch("constructions.network.recurrences.of_device", lambda: "blocked"):  # what suits such a device is no form that was asked for
+        cut = one.evaluate(np.zeros(8), devices=FOUR)
+    return {**found, "softmax, two sequences": str(spread.shape), "cut where blocks suit": f"{cut.section} {cut.form}"}
 
 
 def quick() -> dict[str, Any]:

@@ -126,6 +126,7 @@ def test_what_devices_refuse(deep: Any) -> None:
         "InputError: devices is 0"
     )
     assert found["exact"].startswith("Refusal: several devices run networks of floats")
+    assert found["cut where blocks suit"] == "2 None"
     assert found["form"].startswith("Refusal: an array that devices share is cut into sections, and sections are scanned")
     assert "dp heads score every token again" in found["softmax"] and found["softmax, two sequences"] == "(2, 8)"
     assert found["uneven"] == "InputError: a batch of 6 cannot be shared evenly by 4 devices"

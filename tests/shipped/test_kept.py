@@ -9,8 +9,9 @@ import pytest
 from flint import fmpq
 
 import lemmaformer as lf
+from analyzer.limits.budgeted_error import RpeSet
 from verify.limits import pairs
-from verify.limits.pairs import KEPT, SHARP, SOLVED, Pair, lag_limit
+from verify.limits.pairs import KEPT, SHARP, SOLVED, Pair, horizon, lag_limit
 from verify.limits.shipped import kept
 
 UNIT, FINER = fmpq(1, 2**6), fmpq(1, 2**12)
@@ -133,3 +134,40 @@ def test_a_search_that_is_made_anew_begins_with_nothing(solved: list[int], place
     solved.clear()
     lag_limit("lin", 1, FINER, 12, fresh=True)
     assert len(solved) == anew
+
+
+@pytest.mark.deep(keep="log")
+@pytest.mark.parametrize(("rpe", "bits", "first", "second"), [("log", 12, 1, 3), ("mixed", 9, 1, 3)], ids=["log", "mixed"])
+def test_horizons_do_not_rest_on_borrowed_heads(rpe: RpeSet, bits: int, first: int, second: int, place: Path) -> None:
+    """A search that began with the certificate of a short lag may hold one head: too few to give other lags up."""
+    unit = fmpq(1, 2**bits)
+    for lag in (first, second):
+        pairs.forget()
+        lag_limit(rpe, lag, unit, bits)
+    assert pairs._balance(rpe, unit, False).borrowed
+    found = horizon(rpe, unit, bits)
+    pairs.forget()
+    assert found.horizon == horizon(rpe, unit, bits, fresh=True).horizon
+
+
+HOSTILE: dict[str, Damage] = {
+    "tiny steps": lambda entry: entry.update(dual={"edges": ["1", str(2**1100)], "values": ["1", "0"]}, lower=0.0, upper=2.0),
+    "huge edges": lambda entry: entry["dual"].update(edges=["1*2^9999999" for _ in entry["dual"]["edges"]]),
+    "endless digits": lambda entry: entry["dual"].update(edges=["9" * 4000 for _ in entry["dual"]["edges"]]),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_neighbour_costs_a_search_at_most(hostile: Damage, place: Path) -> None:
+    wanted = lag_limit("lin", 1, FINER, 12, fresh=True)
+    pairs.forget()
+    lag_limit("lin", 2, FINER, 12)
+    file = next(place.iterdir())
+    entry = json.loads(file.read_text())
+    hostile(entry)
+    file.write_text(json.dumps(entry))
+    for lag in (2, 1):
+        pairs.forget()
+        found = lag_limit("lin", lag, FINER, 12)
+        assert found.source == SOLVED and found.ratio < SHARP
+    assert (found.lower, found.upper) == pytest.approx((wanted.lower, wanted.upper), rel=0.02)

@@ -19,6 +19,7 @@ from analyzer.limits.pi_law import best_pi_bound
 from analyzer.numbers.exact import UNIT, lower
 from analyzer.statements.registry import THEOREMS
 from analyzer.targets.protocol import Target
+from constructions.network.recurrences import using
 from constructions.theorems.thm_3_1 import MAX_FLOAT_HEADS, larger_sizes
 from verify.chain.certificate import Certificate, Verdict
 
@@ -43,7 +44,8 @@ def attempt(target: Target, options: Options) -> Certificate:
     """Build and certify; refused as the builder or the certificate refuses, and if the error asked for is missed."""
     theorem, read = THEOREMS.choose(target, {name: value for name, value in options.items() if value is not None})
     built = theorem.built_by()(target, read)
-    certificate: Certificate = theorem.verified_by()(built.network, target, built.bank, built.ffn)
+    with using("scan"):
+        certificate: Certificate = theorem.verified_by()(built.network, target, built.bank, built.ffn)
     check(certificate, options)
     return certificate
 

@@ -90,7 +90,7 @@ def _error_at(
     network: Transformer, target: Any, tokens: np.ndarray, t: int, exactly: Callable[[Transformer, Any, np.ndarray, int], arb]
 ) -> tuple[float, float]:
     """What the network gives at token t, and its distance from what is wanted there, from below."""
-    output = float(np.asarray(run(network, tokens))[t])
+    output = float(np.asarray(run(network, tokens, form="scan"))[t])
     reached = exactly(network, target, tokens, t) if network.dtype == "exact" else arb(output)
     with working_precision(FFN_BITS):
         return output, max(0.0, lower(abs(reached - wanted_at(target, tokens, t))))

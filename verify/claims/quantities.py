@@ -48,6 +48,7 @@ from analyzer.targets.coupling import CouplingTarget
 from analyzer.targets.files import target_of_kind
 from analyzer.targets.fixed import FixedMemory
 from analyzer.theorems import thm_3_1
+from constructions.network.recurrences import using
 from constructions.run.fused import FusedLayer, fuse
 from constructions.theorems.construction import Construction
 from verify.chain.certificate import Certificate
@@ -170,7 +171,8 @@ def built(name: str, target: Any, options: Options) -> Construction:
 def certified(name: str, target: Any, options: Options) -> Certificate:
     """Its certificate; a violated one is no certificate."""
     network = built(name, target, options)
-    found: Certificate = THEOREMS[name].verified_by()(network.network, target, network.bank, network.ffn)
+    with using("scan"):
+        found: Certificate = THEOREMS[name].verified_by()(network.network, target, network.bank, network.ffn)
     if not found.holds:
         raise Refusal(f"the certificate of this network is violated: {found.advice}")
     return found

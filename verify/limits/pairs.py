@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from analyzer.ranges import check_range
 from constructions.banks.balanced import Balance, as_priced, balanced_bank, fixed_decays
 from verify.limits.exact_parts import bank_as_data, dual_as_data
 from verify.limits.shipped import kept, table
-from verify.limits.shipped.table import LagHint, Witness
+from verify.limits.shipped.table import DAMAGE, LagHint, Witness
 
 HALF = arb(1) / 2
 SHARP = 1.02
@@ -42,6 +43,8 @@ MAX_BITS = 64
 LEAST_BITS = 2
 SLACK = 2.0**-20
 """By this share claims are weaker than what was found when they are written: libraries may round the last bits of a ball differently."""
+TRIED = 2
+"""Certificates of neighbours that are re-checked at most before a search begins with nothing."""
 ZERO = PricedBank((), (), fmpq(0))
 SOLVED = "solved"
 SHIPPED = "shipped certificate, re-checked"
@@ -171,7 +174,7 @@ def _recomputed(hint: LagHint, rpe: RpeSet, lag: int, unit: fmpq, decay_bits: in
         return None
     try:
         pair = _pair(rpe, lag, unit, hint.bank, [hint.dual])
-    except LemmaformerError:
+    except DAMAGE:
         return None
     shown = hint.lower <= pair.shown and pair.upper <= hint.upper and pair.lower <= pair.upper
     close = pair.ratio <= (LOOSE if rpe == "mixed" else SHARP)
@@ -204,11 +207,17 @@ def _begin_nearby(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> None:
     balance = _balance(rpe, unit, False)
     if balance.begun:
         return
-    for near in (*range(lag + 1, longest_searched(unit) + 1), *range(lag - 1, 0, -1)):
-        for hint in (_shipped_hint(rpe, near, unit, decay_bits), kept.kept_hint(rpe, unit, decay_bits, near)):
-            if hint is not None and hint.bank.heads and _recomputed(hint, rpe, near, unit, decay_bits, KEPT) is not None:
-                balance.begin(near, hint.dual, hint.bank)
-                return
+    nearby = (*range(lag + 1, longest_searched(unit) + 1), *range(lag - 1, 0, -1))
+    hints = ((near, hint) for near in nearby for hint in _hints(rpe, near, unit, decay_bits) if hint.bank.heads)
+    for near, hint in islice(hints, TRIED):
+        if _recomputed(hint, rpe, near, unit, decay_bits, KEPT) is not None:
+            balance.begin(near, hint.dual, hint.bank)
+            return
+
+
+def _hints(rpe: RpeSet, lag: int, unit: fmpq, decay_bits: int) -> list[LagHint]:
+    found = _shipped_hint(rpe, lag, unit, decay_bits), kept.kept_hint(rpe, unit, decay_bits, lag)
+    return [hint for hint in found if hint is not None]
 
 
 def entry_of(pair: "Pair | Audit") -> dict[str, Any]:
@@ -293,6 +302,7 @@ def horizon(rpe: RpeSet, unit: fmpq, decay_bits: int, step: Step = lambda _: Non
     known = None if fresh else shipped_horizon(rpe, unit, decay_bits, step)
     if known is not None:
         return known
+    fresh = fresh or _balance(rpe, unit, False).borrowed  # lags are given up by the heads that are there: they must be its own
     guess = max(1, FIRST_TRIED[rpe](rule(unit)))
     lag, best, bank = _seen(rpe, unit, guess, decay_bits, step, fresh)
     shown = [_shown_beyond(rpe, longer, unit, step, fresh) for longer in _settled(rpe, lag, unit)]
