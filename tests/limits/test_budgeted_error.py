@@ -177,3 +177,9 @@ def test_a_series_that_ends_early_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     budgeted_error._laurent.cache_clear()
     with working_precision(200):
         assert not found.overlaps(arb(0.9) * (1 + arb(0.9)).zeta())
+
+
+def test_edges_beyond_doubles_are_certified() -> None:
+    """F(p) = e^{−p} − e^{−pe} comes as near to 1 as one likes, for p between 1/e and 1: steps of the first cell are below all doubles."""
+    found = dual_norm(Dual((1, 2**1100), (fmpq(1), fmpq(0))), UNIT, "lin") * arb(UNIT)
+    assert 1 - 2.0**-10 < found < 1 + 2.0**-10

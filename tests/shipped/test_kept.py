@@ -9,8 +9,9 @@ import pytest
 from flint import fmpq
 
 import lemmaformer as lf
+from analyzer.errors import InputError
 from analyzer.limits.budgeted_error import RpeSet
-from verify.limits import pairs
+from verify.limits import exact_parts, pairs
 from verify.limits.pairs import KEPT, SHARP, SOLVED, Pair, horizon, lag_limit
 from verify.limits.shipped import kept
 
@@ -58,13 +59,18 @@ def _nothing(entry: dict[str, Any]) -> None:
     entry.clear()
 
 
-@pytest.mark.parametrize("damage", [_weight, _sequence, _better_than_it_is, _nothing])
-def test_damage_is_caught(solved: list[int], place: Path, damage: Damage) -> None:
-    first = asked_anew()
-    file = next(place.iterdir())
+def change(damage: Damage, place: Path) -> None:
+    """Damage the only file that is kept."""
+    (file,) = place.iterdir()
     entry = json.loads(file.read_text())
     damage(entry)
     file.write_text(json.dumps(entry))
+
+
+@pytest.mark.parametrize("damage", [_weight, _sequence, _better_than_it_is, _nothing])
+def test_damage_is_caught(solved: list[int], place: Path, damage: Damage) -> None:
+    first = asked_anew()
+    change(damage, place)
     solved.clear()
     again = asked_anew()
     assert again.source == SOLVED and solved and (again.lower, again.upper) == (first.lower, first.upper)
@@ -116,10 +122,7 @@ def test_a_damaged_neighbour_is_put_aside(solved: list[int], place: Path, damage
     anew = len(solved)
     pairs.forget()
     lag_limit("lin", 2, FINER, 12)
-    file = next(place.iterdir())
-    entry = json.loads(file.read_text())
-    damage(entry)
-    file.write_text(json.dumps(entry))
+    change(damage, place)
     pairs.forget()
     solved.clear()
     found = lag_limit("lin", 1, FINER, 12)
@@ -162,12 +165,17 @@ def test_a_hostile_neighbour_costs_a_search_at_most(hostile: Damage, place: Path
     wanted = lag_limit("lin", 1, FINER, 12, fresh=True)
     pairs.forget()
     lag_limit("lin", 2, FINER, 12)
-    file = next(place.iterdir())
-    entry = json.loads(file.read_text())
-    hostile(entry)
-    file.write_text(json.dumps(entry))
+    change(hostile, place)
     for lag in (2, 1):
         pairs.forget()
         found = lag_limit("lin", lag, FINER, 12)
         assert found.source == SOLVED and found.ratio < SHARP
     assert (found.lower, found.upper) == pytest.approx((wanted.lower, wanted.upper), rel=0.02)
+
+
+@pytest.mark.parametrize("edge", ["1*2^9999999", "9" * 4000, "-1", "1/1", "²", "", 3, None])
+def test_edges_that_are_no_plain_numbers_are_refused_unexpanded(edge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes of a file may stand for megabytes."""
+    monkeypatch.setattr(exact_parts, "from_text", lambda text: pytest.fail(f"{text[:20]} was expanded"))
+    with pytest.raises(InputError, match="edges"):
+        exact_parts.read_dual({"edges": ["0", edge], "values": ["0", "0"]})
